@@ -56,8 +56,10 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune tests/system/elastic tests/system/faults \
 		tests/system/training tests/unit/testing -m soak -s
 
-drills: setup ## every fault of a drill on the examples (an hour)
+drills: setup $(FRAMEWORKS_VENV)/.ready $(HOROVOD_VENV)/.built ## every fault of a drill on the examples, also those of the frameworks (two hours)
 	$(VENV)/bin/python -m pytest tests/system/drill -m soak -s
+	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/system/frameworks -m 'frameworks and soak' -s
+	$(HOROVOD_VENV)/bin/python -m pytest tests/system/horovod -m 'horovod and soak' -s
 
 clusters: setup ## on Ray: its autoscaler, lost heads, cut cables, the guides' scripts, submitted jobs
 	$(VENV)/bin/python -m pytest tests/system/ray -m soak -s
@@ -66,10 +68,10 @@ oldest: $(OLDEST_VENV)/.ready ## all tests on Ray, with the oldest release of it
 	$(OLDEST_VENV)/bin/python -m pytest tests/system/ray tests/unit/engine/ray -m 'soak or not soak' -s
 
 frameworks: $(FRAMEWORKS_VENV)/.ready ## Lightning, Transformers, TensorFlow, JAX, XGBoost, LightGBM: kills, restore, guides, examples
-	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/system/frameworks -m frameworks -s
+	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/system/frameworks -m 'frameworks and not soak' -s
 
 horovod: $(HOROVOD_VENV)/.built ## Horovod, built from its source (minutes): kills, restore, changes of size, guide, example
-	$(HOROVOD_VENV)/bin/python -m pytest tests/system/horovod -m horovod -s
+	$(HOROVOD_VENV)/bin/python -m pytest tests/system/horovod -m 'horovod and not soak' -s
 
 extras: setup ## each extra alone in a fresh environment: its names and its example, and the message without it
 	@links=$$($(PYTHON) -m pip config get global.find-links 2>/dev/null || true); \
@@ -132,7 +134,7 @@ define install
 		echo "using the torch of $(PYTHON) in $(1)"; \
 	else \
 		echo "installing $(TORCH) into $(1)"; \
-		$$add "$(TORCH)" || { echo "$(TORCH) is not to be had here; taking the newest"; $$add torch; }; \
+		$$add "$(TORCH)" || { echo "$(TORCH) is not available here; installing the newest torch"; $$add torch; }; \
 	fi; \
 	echo 'installing $(2) into $(1)'; \
 	$$add $(2)

@@ -3,7 +3,8 @@
 Two workers, steps of at least 30 ms, a checkpoint every 20 of them; else as recovery.py. A framework that is not
 installed is left out, and so is one that a system cannot run here. ``--frameworks`` measures some of them, beside each
 other as always; what the file of ``--json`` has of the others stays in its table. ``--minutes`` limits the time for
-all of them together: each then has as many kills as its share allows, one at least.
+all of them together: each then has as many kills as its share allows, one at least. The load is that of the last
+minute before each first step; the two workers themselves are part of it.
 
 Horovod is built in an environment of its own (``make horovod``): measure it there, with ``--frameworks horovod``.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +39,20 @@ FRAMEWORKS = {  # what is imported, and its name
 WITHIN_S = 0.5
 
 
-def measure(system: str, framework: str, repeats: int, seed: int, work: Path, until: float) -> list[Recovery]:
+@dataclass(frozen=True)
+class LoadedRecovery(Recovery):
+    load: float
+
+
+def measure(system: str, framework: str, repeats: int, seed: int, work: Path, until: float) -> list[LoadedRecovery]:
     """Until then, on the monotonic clock, another kill may begin."""
     chance = random.Random(seed)
-    found = []
+    found: list[LoadedRecovery] = []
     with Job(system, "framework_steps", work, framework=framework, step_s=STEP_S, kills=repeats) as job:
         for number in range(repeats):
             if found and time.monotonic() > until:
                 break
-            found.append(kill_once(job, chance))
+            found.append(LoadedRecovery(**vars(kill_once(job, chance)), load=os.getloadavg()[0]))
             last, what = found[-1], f"{FRAMEWORKS[framework]} with {NAMES[system]}, kill {number + 1}"
             progress(f"{what}: train function {last.to_train_function:.3f} s, step {last.to_first_step:.3f} s")
     return found
@@ -70,7 +78,8 @@ def measure_all(chosen: list[str], options: Options, minutes: float) -> dict[str
 
 
 def table(samples: dict[str, Any]) -> Findings:
-    columns = ["framework", "", "kill to train function", "kill to first step", "against Holdfast", "steps repeated"]
+    times = ["kill to train function", "kill to first step", "against Holdfast"]
+    columns = ["framework", "", *times, "steps repeated", "load"]
     findings = Findings("Recovery with each framework: a worker is killed", columns, samples=samples)
     for framework, name in FRAMEWORKS.items():
         ours: float | None = None
@@ -79,15 +88,16 @@ def table(samples: dict[str, Any]) -> Findings:
             if isinstance(found, str):
                 findings.notes.append(f"{name} did not run with {NAMES[system]}: `{found}`")
             elif found:
-                began, first, again = (
+                began, first, again, load = (
                     summary([one[what] for one in found])
-                    for what in ("to_train_function", "to_first_step", "steps_again")
+                    for what in ("to_train_function", "to_first_step", "steps_again", "load")
                 )
                 if system == "holdfast":
                     ours = first.median
                     text = f"{name}: the train function again within {WITHIN_S} s"
                     findings.goals.append(Goal(text, began.show("s"), began.median <= WITHIN_S))
-                row = [name, NAMES[system], began.show("s"), first.show("s"), ratio(first.median, ours), again.show()]
+                against = ratio(first.median, ours)
+                row = [name, NAMES[system], began.show("s"), first.show("s"), against, again.show(), load.show()]
                 findings.rows.append(row)
     return findings
 
@@ -95,17 +105,17 @@ def table(samples: dict[str, Any]) -> Findings:
 def main() -> None:
     arguments = parser((__doc__ or "").splitlines()[0])
     arguments.add_argument("--frameworks", default=",".join(FRAMEWORKS), help="which of them, comma-separated")
-    arguments.add_argument("--minutes", type=float, default=float("inf"), help="for all of them together, about")
+    arguments.add_argument("--minutes", type=float, default=11.0, help="for all of them together, about")
     args = arguments.parse_args()
-    samples = json.loads(args.json.read_text())["samples"] if args.json and args.json.exists() else {}
+    before = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
     chosen = args.frameworks.split(",")
     for framework in [one for one in chosen if importlib.util.find_spec(one) is None]:
         progress(f"{FRAMEWORKS[framework]} is not installed here and is left out")
         chosen.remove(framework)
-    findings = table(samples | measure_all(chosen, options(args), args.minutes))
+    findings = table(before.get("samples", {}) | measure_all(chosen, options(args), args.minutes))
     print(findings.text())
     if args.json:
-        args.json.write_text(json.dumps(findings.as_json(), indent=1) + "\n")
+        args.json.write_text(json.dumps(before | findings.as_json(), indent=1) + "\n")
     sys.exit(0 if all(goal.met for goal in findings.goals) else 1)
 
 

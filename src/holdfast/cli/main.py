@@ -65,7 +65,7 @@ def _main(argv: Sequence[str] | None) -> int:
         sys.stdout = open(os.devnull, "w")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a name must not be more than the terminal can show
+            stream.reconfigure(errors="backslashreplace")  # a name may have characters that the terminal cannot show
     arguments = _parse(list(sys.argv[1:] if argv is None else argv))
     try:
         code: int = arguments.run(arguments)

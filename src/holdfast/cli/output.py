@@ -1,4 +1,4 @@
-"""How things are put on the screen: aligned text for people, strict JSON for programs."""
+"""Output of commands: aligned text for people, strict JSON for programs."""
 
 from __future__ import annotations
 

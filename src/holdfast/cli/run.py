@@ -141,7 +141,7 @@ def _trainer(arguments: argparse.Namespace, uses_torch: bool) -> DataParallelTra
 
 @contextlib.contextmanager
 def _named_by_options() -> Iterator[None]:
-    """A wrong value is told by the name that the person gave it: FailureConfig(max_failures=...) is an option here."""
+    """Errors name the option that the user typed: FailureConfig(max_failures=...) is --max-failures here."""
     options = {
         "ScalingConfig(num_workers": "--workers",
         "RunConfig(name": "--name",
@@ -160,7 +160,7 @@ def _named_by_options() -> Iterator[None]:
 
 
 class _Reading:
-    """What can be told from reading the script. Anything missed costs time and nothing else."""
+    """Mistakes that can be found by reading the script. Anything missed costs only time."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         nodes: list[ast.AST] = []
@@ -191,7 +191,7 @@ def _check_script(arguments: argparse.Namespace) -> None:
     if not os.path.isfile(script):
         what = "is a directory" if os.path.isdir(script) else "does not exist"
         raise ValueError(f"script {script} {what}. Pass a Python file, or -m and a module.")
-    with open(script, "rb"):  # a missing right is told before anything is started
+    with open(script, "rb"):  # report a missing permission before anything is started
         pass
 
 

@@ -1,6 +1,6 @@
-"""Show runs and experiments in a browser: living or dead, on this machine or in a bucket. Press Ctrl+C to quit.
+"""Show runs and experiments in a browser, running or not, on this machine or in a bucket. Press Ctrl+C to quit.
 
-The server listens on this machine only. The link that it prints has a token, without which it shows nothing.
+The server listens on this machine only. It shows nothing without the token in the link that it prints.
 """
 
 from __future__ import annotations

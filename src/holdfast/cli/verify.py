@@ -32,7 +32,7 @@ class Check:
 
 
 class _OnlyLooking(CheckpointStore):
-    """Lets the driver's own way of taking stock be used without its clearing up."""
+    """Makes the driver's own reconciliation usable without its clean-up."""
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
@@ -125,9 +125,8 @@ def _check_checkpoints(stored: StoredRun) -> Iterator[Check]:
 
 
 def _resume(stored: StoredRun, damage: Iterable[Damage]) -> CheckpointRecord | None:
-    """What the next driver would choose: it takes stock in the same way and tries the newest first.
-
-    While a driver is running, its journal is the authority, because the files may be ahead of it.
+    """The checkpoint that the next driver would choose: reconcile as it does, and try the newest first. While a driver
+    is running, its journal counts, because the files may be ahead of it.
     """
     is_driven = stored.driver() is not None
     past = stored.past(stored.records())

@@ -13,7 +13,7 @@ from .failures import FailureKind
 
 
 class Budget(Struct, frozen=True):
-    """How often failures of a class may happen. Where its setting is None, they count with the common ones."""
+    """How many failures of a class a run survives. If its setting is None, they count in the common budget."""
 
     counter: str  # its name in ``RunState.spent``
     setting: str  # a field of RunSpec, and of FailureConfig
@@ -23,7 +23,7 @@ class FailureClass(Struct, frozen=True):
     evidence: str
     budget: Budget
     then: str
-    counts_in: str = ""  # for the page, if the setting alone is not clear
+    counts_in: str = ""  # shown on the docs page, where the name of the setting is not enough
 
 
 _FAILURES = Budget("failures", "max_failures")

@@ -26,7 +26,7 @@ class Evidence(Struct, frozen=True):
     message: str = ""
     exit_code: int | None = None
     signal: int | None = None
-    started: bool = True  # whether the train function had been entered
+    started: bool = True  # the train function had been entered
     stalled_s: float | None = None  # how long it made no progress
     oom_killed: bool = False  # by the kernel
     out_of_memory: bool = False  # as the framework judges the exception
@@ -62,13 +62,13 @@ def classify(evidence: Evidence) -> FailureKind:
 
 
 def _is_out_of_memory(evidence: Evidence) -> bool:
-    """JAX and TensorFlow have one class for many errors, and say in the message which it was."""
+    """JAX and TensorFlow use one class for many errors; only the message says which error it was."""
     exhausted = evidence.message.startswith("RESOURCE_EXHAUSTED") and evidence.exception.endswith("RuntimeError")
     return evidence.exception in OUT_OF_MEMORY or exhausted
 
 
 def may_follow(evidence: Evidence) -> bool:
-    """Whether the end of a peer may have caused it: an exception, an abort, an exit of the script's own, or a wait."""
+    """Whether it may be a knock-on failure: an exception, an abort, the script's own exit, or a wait for a peer."""
     own = evidence.storage or evidence.node_lost or classify(evidence) is FailureKind.OUT_OF_MEMORY
     return not own and evidence.signal in (None, signal.Signals.SIGABRT)
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-TRAINING_ITERATION = "training_iteration"  # what counts the results of a trial
+TRAINING_ITERATION = "training_iteration"  # the name of the counter of a trial's results
 _LEAVES = frozenset({float, int, str, bool, type(None)})
 
 

@@ -1,4 +1,5 @@
-"""What every way to iterate over batches shares, without pyarrow: loops that can be begun again, and batch formats."""
+"""The common part of all ways to iterate over batches, without pyarrow: loops that can be repeated, and batch
+formats."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ _FORMATS = {"ArrowBatchCollateFn": "pyarrow", "PandasBatchCollateFn": "pandas"} 
 
 
 class Repeatable:
-    """An iterable that begins again each time, so that one made before the epochs serves all of them. ``shard``: the
-    ``DataIterator`` that counts its epochs and has their state, if there is one."""
+    """An iterable that starts over each time, so one that was created before the first epoch serves all epochs.
+    ``shard``: the ``DataIterator`` that counts its epochs and has their state, if there is one."""
 
     def __init__(self, start: Callable[[], Iterator[Any]], shard: Any = None) -> None:
         self._start = start

@@ -40,7 +40,7 @@ class UserCall:
 
     @property
     def limit(self) -> int | None:
-        """How many calls at the same time."""
+        """The number of parallel calls."""
         return self.concurrency or (1 if self.is_class else None)
 
     def made(self) -> Any:
@@ -58,7 +58,7 @@ class Computation(AbstractContextManager["Computation"]):
 
     def apply(self, ops: Sequence[Op], chunk: Chunk) -> Chunk:
         for op in ops:
-            if not chunk.table.num_rows:  # nothing to call for
+            if not chunk.table.num_rows:  # no chunk needs a call
                 if not chunk.table.num_columns:
                     break
                 chunk = op.apply(chunk, None)

@@ -119,7 +119,7 @@ def _of_objects(items: Iterable[Any]) -> Any:
 
 
 def from_column(column: Any) -> Any:
-    """A numpy array of an Arrow column, without a copy where that can be; of lists and texts, an array of objects."""
+    """An Arrow column as a numpy array, without a copy if possible. Lists and texts become an array of objects."""
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType):
         return _tensors(column)
@@ -174,7 +174,7 @@ def to_pandas(table: pa.Table) -> Any:
 
 
 def to_table(batch: Any, told: str) -> pa.Table:
-    """A batch from a user's function or script. ``told`` begins the text of an error."""
+    """A batch from a user's function or script. Errors begin with ``told``."""
     if isinstance(batch, pa.Table):
         return batch
     if isinstance(batch, pa.RecordBatch):
@@ -203,7 +203,7 @@ def _series(series: Any) -> Any:
 
 
 def to_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Dicts of Python values; of a column of tensors, numpy arrays."""
+    """Rows as dicts of Python values. Values of a column of tensors are numpy arrays."""
     names = table.column_names
     columns = [_items(table.column(name)) for name in names]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -239,7 +239,8 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """With columns of objects instead of those whose types Arrow cannot unify, such as tensors of two shapes."""
+    """The tables with columns of objects instead of columns whose types Arrow cannot unify, such as tensors of two
+    shapes."""
     made = list(tables)
     for name in {name: None for table in tables for name in table.column_names}:
         kinds = {table.schema.field(name).type for table in made if name in table.column_names}

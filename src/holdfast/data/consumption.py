@@ -1,4 +1,4 @@
-"""The half of ``Dataset`` that computes: what a script takes out of a dataset, and what it writes."""
+"""The methods of ``Dataset`` that compute: they return rows to the script or write them."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class Consumption:
         return found if empty is None else empty
 
     def iterator(self) -> DataIterator:
-        """What counts epochs, and has a state to save."""
+        """Return an iterator that counts epochs and has a state to save."""
         from holdfast.data.data_iterator import DataIterator
 
         return DataIterator(self._plan, None, self._context)
 
     def iter_batches(self, **options: Any) -> Iterable[Any]:
-        """As ``DataIterator.iter_batches``; every pass is of the same epoch, the first one."""
+        """Like ``DataIterator.iter_batches``. Every pass is over the first epoch."""
         options.pop("_collate_fn", None)
         return _first_epoch(self, "iter_batches", options)
 
@@ -75,14 +75,14 @@ class Consumption:
         return _first_epoch(self, "iter_rows", {})
 
     def iter_torch_batches(self, **options: Any) -> Iterable[Any]:
-        """As ``DataIterator.iter_torch_batches``; every pass is of the same epoch, the first one."""
+        """Like ``DataIterator.iter_torch_batches``. Every pass is over the first epoch."""
         return _first_epoch(self, "iter_torch_batches", options)
 
     def iter_tf_batches(self, **options: Any) -> Iterable[Any]:
         return _first_epoch(self, "iter_tf_batches", options)
 
     def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
-        """A ``tf.data.Dataset`` of (features, labels)."""
+        """Return a ``tf.data.Dataset`` of (features, labels)."""
         return self.iterator().to_tf(feature_columns, label_columns, **options)
 
     # Some of it
@@ -108,14 +108,16 @@ class Consumption:
             print(row)
 
     def count(self) -> int:
-        """Without reading, if every file says how many rows it has and nothing changes their number."""
+        """Return the number of rows. Nothing is read if every file says how many rows it has and no operation changes
+        the number."""
         pieces = self._pieces()
         if is_counted(pieces):
             return total_rows(pieces)
         return sum(chunk.table.num_rows for chunk in self._chunks())
 
     def schema(self, fetch_if_missing: bool = True) -> Schema:
-        """Of the first rows. A dataset without rows has its columns too, unless a function would have to make one."""
+        """Return the schema of the first rows. A dataset without rows has a schema too, unless a function would have to
+        create its columns."""
         from holdfast.data.dataset import Schema
 
         return Schema(self._first_table().schema)
@@ -124,7 +126,7 @@ class Consumption:
         return self.schema().names
 
     def size_bytes(self) -> int:
-        """The approximate size in memory, according to the files."""
+        """Return the approximate size in memory, according to the files."""
         return sum(piece.nbytes for piece in self._pieces())
 
     def input_files(self) -> list[str]:
@@ -151,7 +153,7 @@ class Consumption:
         return self._aggregate("std", on, ignore_nulls, ddof)
 
     def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
-        """In the order in which they come."""
+        """Return the distinct values in the order in which they occur."""
         found: dict[Any, None] = {}
         for chunk in self._chunks():
             found.update(dict.fromkeys(pc.unique(_column(chunk, column)).to_pylist()))
@@ -174,7 +176,7 @@ class Consumption:
         return to_pandas(joined(self._blocks()))
 
     def to_arrow_refs(self) -> list[Any]:
-        """References to a table for each block that has rows; ``holdfast.get`` gives it."""
+        """Return a reference to a table for each block that has rows. ``holdfast.get`` returns the table."""
         from holdfast.objects import put
 
         return [put(table) for table in self._blocks() if table.num_rows]
@@ -189,7 +191,7 @@ class Consumption:
     # Files
 
     def write_parquet(self, path: str, *, partition_cols: Any = None, filesystem: Any = None, **options: Any) -> None:
-        """A file for about every 128 MB, or ``min_rows_per_file`` rows; the other options are pyarrow's."""
+        """Write about one file per 128 MB, or per ``min_rows_per_file`` rows. Other options are those of pyarrow."""
         if partition_cols:
             raise TypeError("write_parquet(partition_cols=...) is not supported; write a dataset for each value")
         file_output.write_files(self._chunks(), "parquet", path, filesystem, options)
@@ -198,7 +200,7 @@ class Consumption:
         file_output.write_files(self._chunks(), "csv", path, filesystem, options)
 
     def write_json(self, path: str, *, filesystem: Any = None, **options: Any) -> None:
-        """An object in each line."""
+        """Write JSON files with one object per line."""
         file_output.write_files(self._chunks(), "json", path, filesystem, options)
 
 
@@ -260,5 +262,5 @@ def _column(chunk: Chunk, name: str) -> Any:
 def _first_epoch(data: Consumption, how: str, options: dict[str, Any]) -> Iterable[Any]:
     from holdfast.data.batch_iterables import Repeatable
 
-    getattr(data.iterator(), how)(**options)  # a mistake in an argument is found now
+    getattr(data.iterator(), how)(**options)  # find a wrong argument now
     return Repeatable(lambda: iter(getattr(data.iterator(), how)(**options)))

@@ -50,7 +50,7 @@ class DataIterator:
         self._cursor: Callable[[], RowCursor] = RowCursor
         self._known: tuple[int | None] | None = None
         self._data = ""
-        self._is_fresh = True  # whether the next iteration is of the cursor's epoch
+        self._is_fresh = True  # whether the next iteration continues the cursor's epoch
         self._pinned: int | None = None
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class DataIterator:
             self.set_epoch(self._pinned + 1)
 
     def _of_pass(self) -> DataIterator:
-        """Whose cursor the pass moves that begins now."""
+        """The iterator whose cursor the next pass moves."""
         if self._pinned is None:
             return self
         own, epoch = copy(self), self._pinned
@@ -109,7 +109,8 @@ class DataIterator:
         return self._data
 
     def _rows(self) -> int | None:
-        """How many in an epoch, if that is known. Asked once: a sorted plan is computed to answer it."""
+        """The number of rows in an epoch, if it is known. Computed once: a sorted plan must be computed to answer
+        this."""
         if self._known is None:
             pieces = self._pieces(0)
             self._known = (total_rows(pieces) if is_counted(pieces) else None,)
@@ -235,7 +236,7 @@ class DataIterator:
         if batch_size is None:
             return self._context_here().target_chunk_rows
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for large ones")
+            raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for large batches")
         return batch_size
 
     def _batches(
@@ -272,8 +273,9 @@ class DataIterator:
             return replace(cursor, shuffle=shuffle)
         if cursor.shuffle != shuffle:
             raise ValueError(
-                f"local_shuffle_buffer_size and local_shuffle_seed are {_told(shuffle)}, and the loaded state is "
-                f"of an epoch with {_told(cursor.shuffle)}: its rows are in another order. Pass the same."
+                f"The loaded state was saved with local_shuffle_buffer_size and local_shuffle_seed "
+                f"{_told(cursor.shuffle)}. They are now {_told(shuffle)}, which gives another order of the rows. Pass "
+                "the values that the state was saved with."
             )
         return cursor
 

@@ -1,6 +1,5 @@
-"""``Dataset``: a plan, with Ray's methods to add to it. Nothing is read or computed until rows are asked for.
-
-What Ray's has and this one has not is in ``left_out``, each with what to use in its place.
+"""``Dataset``: a plan, with Ray's methods to add to it. Nothing is read or computed until rows are requested.
+``left_out`` lists the methods of Ray that are missing here, with what to use instead.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class Dataset(Consumption):
         as ``"x > 1 and kind == 'a'"``, or a ``pyarrow.compute`` expression.
         """
         if (fn is None) == (expr is None):
-            raise ValueError("filter(fn=..., expr=...): pass one of them")
+            raise ValueError("filter(): pass either fn or expr")
         if fn is not None:
             return self._with(with_op(self._plan, FilterRows(user_call("filter", fn, **_of_call(options)))))
         if isinstance(expr, str):
@@ -255,7 +254,7 @@ class Dataset(Consumption):
         does not change unless ``shuffle`` is True.
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
-            raise ValueError("repartition(num_blocks=..., target_num_rows_per_block=...): pass one of them")
+            raise ValueError("repartition(): pass either num_blocks or target_num_rows_per_block")
         if keys is not None or sort:
             raise missing("Dataset.repartition", "keys" if keys is not None else "sort")
         for name, value in (("num_blocks", num_blocks), ("target_num_rows_per_block", target_num_rows_per_block)):
@@ -377,7 +376,7 @@ class MaterializedDataset(Dataset):
 
 
 def _of_call(options: dict[str, Any]) -> dict[str, Any]:
-    """Those about the call. What tells Ray where to run it changes nothing here."""
+    """The options about the call. Options that tell Ray where to run it have no effect here."""
     return {name: value for name, value in options.items() if name in _CALL}
 
 

@@ -1,5 +1,5 @@
-"""The columns of a dataset that has no rows. No function of the user's is called to find them: after ``map`` and its
-like they are known only if there were rows."""
+"""The columns of a dataset without rows. No user function is called to find them: after ``map`` and similar methods
+they are unknown."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _applied(run: Computation, ops: Sequence[Op], item: tuple[int, Chunk]) -> tu
 
 
 def _by_ops(spans: Iterable[tuple[int, Span]]) -> Iterator[tuple[tuple[Any, ...], list[tuple[int, Span]]]]:
-    """Neighbours that have the same done to them."""
+    """Groups of neighbouring pieces with the same operations."""
     ops: tuple[Any, ...] | None = None
     group: list[tuple[int, Span]] = []
     for number, span in spans:
@@ -103,7 +103,7 @@ def _cut(made: Iterator[tuple[int, Chunk]], spans: dict[int, Span], keeps: bool)
 
 
 class _Queue:
-    """Between one thread that adds and one that takes. Closed by either side."""
+    """A bounded queue between one thread that adds and one that takes. Either side closes it."""
 
     def __init__(self, most: int) -> None:
         self._items: deque[Any] = deque()

@@ -1,6 +1,5 @@
-"""Files of datasets, on disks and in object stores: listed, opened and written by what ``store/`` has.
-
-Every path is resolved when the dataset is made: to plain files, in the order of their names.
+"""Files of datasets, on disks and in object stores. They are listed, opened and written with the means of ``store/``.
+Every path is resolved to plain files, in the order of their names, when the dataset is created.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class DataFile:
         return self.opened(context, is_buffered)[0]
 
     def opened(self, context: DataContext, is_buffered: bool = False) -> tuple[Any, Callable[[], str]]:
-        """The open file, and what tells its version when something has been read of it."""
+        """The open file, and a function that returns its version after something was read."""
         path = self.location.path
         if path is not None:
             source = pa.memory_map(str(path)) if self.size else pa.BufferReader(b"")
@@ -74,7 +73,7 @@ class DataFile:
         return path is not None and abs(time.time_ns() - path.stat().st_mtime_ns) < _TICK_NS
 
     def _checked(self, path: Path) -> str:
-        """The version that is here. Another machine's copy has another one, and the same size."""
+        """The version on this machine. A copy on another machine has another version and the same size."""
         now = _at(path)
         if now.size != self.size:
             raise changed(self.shown, f"its size changed from {self.size} to {now.size} bytes")
@@ -92,7 +91,7 @@ class DataFile:
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """What sees the same files by the same names: a machine, or a container on it. Empty if that is not known."""
+    """Identifies who sees the same files under the same names: a machine or a container. Empty if unknown."""
     boot, files = processes.boot_id(), processes.namespace("mnt")
     return f"{boot}/{files}" if boot and files else ""
 
@@ -101,7 +100,7 @@ _stores: dict[tuple[int, str], ObjectStore] = {}
 
 
 def _store(location: Location, patience_s: float | None = None) -> ObjectStore:
-    """One for each place and process: a store is safe for threads, and not for forks."""
+    """One store per place and process: stores are safe for threads, but not for forks."""
     patience = DataContext.get_current().storage_patience_s if patience_s is None else patience_s
     key = os.getpid(), f"{location.identity} {location.options} {patience}"
     if key not in _stores:

@@ -72,7 +72,7 @@ def _comparison(node: ast.Compare) -> Any:
         elif type(op) in _COMPARED:
             found.append(_COMPARED[type(op)](_expression(left), _expression(right)))
         else:
-            raise _UnknownError(f"{ast.unparse(node)!r} is not understood")
+            raise _UnknownError(f"{ast.unparse(node)!r} is not supported")
     return reduce(operator.and_, found)
 
 
@@ -80,4 +80,4 @@ def _value(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):
-        raise _UnknownError(f"{ast.unparse(node)!r} is not understood") from None
+        raise _UnknownError(f"{ast.unparse(node)!r} is not supported") from None

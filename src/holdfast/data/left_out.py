@@ -1,4 +1,4 @@
-"""What Ray Data has and this package has not, each with what to use in its place. Nothing fails without a remedy."""
+"""Names of Ray Data that this package lacks, each with what to use instead. No error is without a remedy."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ ARGUMENTS = {
 
 
 def missing(where: str, name: str) -> AttributeError:
-    """What to raise for a name that is not there."""
+    """The error to raise for a missing name."""
     known = MODULE if where == "holdfast.data" else DATASET
     instead = ARGUMENTS.get((where, name)) or known.get(name)
     if instead is None:

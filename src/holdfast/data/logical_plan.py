@@ -31,7 +31,7 @@ from holdfast.data.shuffle_window import WindowPiece
 from holdfast.data.zip_piece import ZipPiece
 from holdfast.errors import DataError
 
-_BLOCKS, _ROWS = 1, 2  # which of the orders a key is of
+_BLOCKS, _ROWS = 1, 2  # which order a key belongs to
 
 
 class PlanNode(Protocol):
@@ -81,7 +81,7 @@ class InMemory:
 
 @dataclass(frozen=True)
 class Listed:
-    """Pieces that were made beforehand."""
+    """Pieces that were created before."""
 
     listed: tuple[Piece, ...]
     where: str

@@ -1,4 +1,4 @@
-"""An object of a store as an open file. All that is read of it belongs to one version of the object."""
+"""An object of a store as an open file. Everything that is read belongs to one version of the object."""
 
 from __future__ import annotations
 

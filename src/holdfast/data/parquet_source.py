@@ -1,7 +1,5 @@
-"""Parquet: a piece for each row group, whose length the file says. To go to a row costs nothing for the
-row groups before it.
-
-A file that cannot be read is an error that names it, whoever asked: none is passed over.
+"""Parquet: a piece for each row group, whose length is in the file. Seeking to a row does not read the row groups
+before it. A file that cannot be read is an error that names it; no file is skipped.
 """
 
 from __future__ import annotations

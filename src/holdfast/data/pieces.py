@@ -20,7 +20,7 @@ from holdfast.errors import DataError
 
 
 class Chunk(NamedTuple):
-    """``where`` says for people which rows these are, or were made of."""
+    """``where`` names the rows for error messages, or the rows that they were made from."""
 
     table: pa.Table
     where: str
@@ -29,11 +29,11 @@ class Chunk(NamedTuple):
 class Piece(Protocol):
     @property
     def rows(self) -> int | None:
-        """How many, if that is known without reading them."""
+        """The number of rows, if it is known without reading."""
 
     @property
     def nbytes(self) -> int:
-        """About how large in memory; 0 if that is not known."""
+        """The approximate size in memory; 0 if unknown."""
 
     def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]: ...
 
@@ -46,7 +46,7 @@ class Op(Protocol):
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether it gives one row for each row, in order."""
+        """Whether it returns one row for each row, in order."""
 
     @property
     def batch_size(self) -> int | None: ...
@@ -124,7 +124,8 @@ class MappedPiece:
         return self.base.rows if self.keeps_rows else None
 
     def as_counted(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """All that the ops gave for this piece. If it is not as many rows as were counted, positions mean nothing."""
+        """Everything that the ops returned for this piece. If the number of rows is not the counted one, positions are
+        meaningless."""
         found, where = 0, "it"
         for chunk in chunks:
             found, where = found + chunk.table.num_rows, chunk.where

@@ -61,15 +61,15 @@ class RowCursor:
             raise ValueError(f"load_state_dict({state!r:.200}): pass what state_dict() of a dataset's shard returned")
         if (state["plan"], state["rows"]) != (plan, rows):
             raise ValueError(
-                f"load_state_dict: the state is of another dataset, and its rows are in another order. It was "
-                f"{state['plan']} with {_count(state['rows'])} and is now {plan} with {_count(rows)}. Pass the dataset "
-                "that the run began with, or begin the epoch again with set_epoch()."
+                f"load_state_dict: the state was saved with another dataset, whose rows have another order: "
+                f"{state['plan']} with {_count(state['rows'])}. This one is {plan} with {_count(rows)}. Pass the "
+                "dataset that the run started with, or restart the epoch with set_epoch()."
             )
         if state["version"] > 1 and state["data"] != data():
             raise ValueError(
-                f"load_state_dict: the state is of other data: {plan} with {_count(rows)} had files of other names, "
-                "sizes or row groups, other values in memory, or other filters. Pass the dataset that the run began "
-                "with, or begin the epoch again with set_epoch()."
+                f"load_state_dict: the state was saved with other data. {plan} with {_count(rows)} then had files with "
+                "other names, sizes or row groups, other values in memory, or other filters. Pass the dataset that the "
+                "run started with, or restart the epoch with set_epoch()."
             )
         left, shuffle = state["left"], state["shuffle"]
         return RowCursor(

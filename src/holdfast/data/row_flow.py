@@ -23,7 +23,7 @@ from holdfast.data.permutations import permutation
 from holdfast.data.pieces import Chunk, Piece, Rows
 from holdfast.data.shard_split import Span
 
-_LOCAL = 3  # which of the orders a key is of
+_LOCAL = 3  # which order a key belongs to
 
 
 @dataclass(frozen=True)

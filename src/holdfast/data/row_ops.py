@@ -1,5 +1,5 @@
-"""What is done to rows: each op turns a chunk into another. An op that runs the user's code says, when that fails, on
-which rows of which file."""
+"""Operations on rows: each op turns a chunk into another chunk. If user code fails in an op, the error names the rows
+and the file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _failed(op: str, user: UserCall, where: str, error: Exception) -> DataError:
 
 @dataclass(frozen=True)
 class MapBatches:
-    """``changes_rows``: None if it is taken to keep them, which is checked where it matters."""
+    """``changes_rows``: None if it is assumed to keep their number. This is checked where it matters."""
 
     user: UserCall
     batch_size: int | None

@@ -26,7 +26,7 @@ def torch_columns(batch: Any) -> Any:
 def tensor_maker(dtypes: Any, collate_fn: Callable[[Any], Any] | None, pin_memory: bool) -> Callable[[Any], Any]:
     """From a batch of numpy arrays, or of what ``collate_fn`` takes, to one of tensors."""
     if collate_fn is not None and dtypes is not None:
-        raise ValueError("iter_torch_batches(dtypes=..., collate_fn=...): pass one of them")
+        raise ValueError("iter_torch_batches(): pass either dtypes or collate_fn, not both")
 
     def make(batch: Any) -> Any:
         made = to_dtypes(torch_columns(batch), dtypes) if collate_fn is None else collate_fn(batch)

@@ -1,4 +1,3 @@
-"""Rehearsals: a user's own script is run undisturbed and under faults, and what came of it is compared.
-
-Nothing here touches a run outside of a drill: all of it begins with the setting ``HOLDFAST_WRAPPER``.
+"""Rehearsals: a user's own script is run undisturbed and under faults, and the results are compared. Nothing here
+affects a run outside of a drill: everything depends on the setting ``HOLDFAST_WRAPPER``.
 """

@@ -27,7 +27,7 @@ from holdfast.wire import messages as wire
 from holdfast.wrapper import Wrapper
 
 T = TypeVar("T")
-_SOON_S = 30.0  # a longer time-out is not waited for
+_SOON_S = 30.0  # a longer timeout is shortened to this
 
 
 def wrapper(directory: str) -> Wrapper:

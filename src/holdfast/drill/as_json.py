@@ -1,4 +1,4 @@
-"""A drill's report for programs. Names are added to it, and never change."""
+"""A drill's report for programs. Names may be added, but never change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""How a script in a drill that names no Ray cluster gets one: the drill starts one for each run on request.
-
-The request is a file in the drill's directory, and so is the answer. ``own_cluster`` is the other side.
+"""How a script in a drill gets a Ray cluster if it names none: the drill starts one for each run on request. The
+request and the answer are files in the drill's directory. ``own_cluster`` is the other side.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _LOOK_EVERY_S = 0.02
 
 
 def requested_cluster(directory: Path) -> str | None:
-    """Its address; None if the user has said which cluster it is."""
+    """The address of the cluster; None if the user has named a cluster."""
     if os.environ.get("RAY_ADDRESS"):
         return None
     (directory / WANTED).touch()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import sys
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from holdfast.store.staging import describe
 
 RANDOM = "another random state"  # of a generator; its name follows
 _TORCH_STATE = 5056  # bytes, of the generator on the CPU
-OPAQUE = "other bytes"  # for a file that cannot be read: only an id or a date in it may differ
+OPAQUE = "other bytes"  # of a file that cannot be read: perhaps only an id or a date in it differs
 _DISTRIBUTED = ".distcp"
 
 
@@ -32,7 +34,7 @@ class Compared(NamedTuple):
 
 
 def compare(expected: Path, found: Path) -> Compared:
-    """Files with equal bytes are equal; others are looked into."""
+    """Files with equal bytes are equal; the content of others is compared."""
     before = {entry.path: entry.digest for entry in describe(expected)}
     after = {entry.path: entry.digest for entry in describe(found)}
     count, differences = 0, []
@@ -68,13 +70,46 @@ def _load(path: Path) -> Any:
         return dict(loaded) if path.suffix == ".npz" else loaded
     if path.suffix in (".pkl", ".pickle", ".joblib"):
         return pickled_values.read(path.read_bytes())
+    if path.suffix == ".keras":
+        return _keras_model(path)
     if path.suffix in (".txt", _DISTRIBUTED):
         raise ValueError("not looked into")
     import torch
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of files that it may not be able to read
+        warnings.simplefilter("ignore")  # of files that it may be unable to read
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _keras_model(path: Path) -> dict[str, Any]:
+    """An archive with JSON and with arrays in HDF5."""
+    members: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            members[name] = json.loads(content, object_hook=_lasting) if name.endswith(".json") else content
+            if name.endswith(".h5"):
+                members[name] = _arrays(content)
+    return members
+
+
+def _lasting(found: dict[str, Any]) -> dict[str, Any]:
+    """Without the date when the model was saved, and addresses in the memory of the process that saved it."""
+    return {name: value for name, value in found.items() if name not in ("date_saved", "shared_object_id")}
+
+
+def _arrays(hdf5: bytes) -> dict[str, Any]:
+    import h5py  # Keras has it
+
+    found: dict[str, Any] = {}
+
+    def take(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    with h5py.File(io.BytesIO(hdf5), "r") as file:
+        file.visititems(take)
+    return found
 
 
 def _compare(before: Any, after: Any, where: str, seen: set[tuple[int, int]]) -> Iterator[tuple[str, str]]:

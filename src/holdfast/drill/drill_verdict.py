@@ -23,7 +23,7 @@ class Finding(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """All that is known of the script under one fault."""
+    """Everything that is known about the script under one fault."""
 
     fault: Fault
     take: Take
@@ -105,7 +105,7 @@ def _opened(run: RunOutcome, attempt: SeenAttempt) -> bool:
 
 
 def _is_noted(run: RunOutcome, attempt: SeenAttempt, what: str) -> bool:
-    """Whether any rank did so; true if none of the attempt's reports are in the history, as nothing is known then."""
+    """Whether any rank did so. True if no report of the attempt is in the history, because then nothing is known."""
     notes = [note for by_step in run.records.values() for note in by_step.values()]
     notes = [note for note in notes if note["attempt"] == attempt.attempt_number]
     return not notes or any(note[what] for note in notes)

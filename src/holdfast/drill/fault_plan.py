@@ -6,10 +6,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from holdfast.drill.faults import KINDS, Address, Fault
+from holdfast.drill.faults import IN_REDUCTION, IN_UPDATE, KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
 
-_WITHOUT_FILES = ("before", "after", "report")  # the points of a report without a checkpoint
+_WITHOUT_FILES = ("before", "after", "report", IN_REDUCTION, IN_UPDATE)  # the points of a report without a checkpoint
 
 
 def plan(
@@ -42,9 +42,17 @@ def _why_not(name: str, run: RunOutcome) -> str:
         return "the train function runs in the driver's own process, so nothing could restart it"
     if name == "corruption" and not run.checkpoint_steps:
         return "there is no checkpoint"
-    if name == "memory-corruption" and not any(n.get("in_memory") for r in run.records.values() for n in r.values()):
+    if name == "memory-corruption" and not _is_noted(run, "in_memory"):
         return "nothing is in memory: the train function takes no snapshots"
+    if name == "reduce-kill" and (not _is_noted(run, "reduces") or max(run.world_sizes, default=1) < 2):
+        return "no gradients are reduced: the train function has no model in DistributedDataParallel on several workers"
+    if name == "update-kill" and not _is_noted(run, "steps"):
+        return "no optimizer of torch makes updates"
     return ""
+
+
+def _is_noted(run: RunOutcome, what: str) -> bool:
+    return any(note.get(what) for notes in run.records.values() for note in notes.values())
 
 
 def _drawn(address: Address, run: RunOutcome, chance: random.Random) -> Fault:

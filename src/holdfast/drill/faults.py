@@ -11,6 +11,7 @@ from msgspec import Struct
 
 # Where in the life of a report a fault strikes, in order.
 IN_WORKER = ("before", "staged", "after")
+IN_REDUCTION, IN_UPDATE = "reduce", "update"  # within a training step that leads to it, halfway
 IN_DRIVER = ("report", "files", "manifest", "committed", "journalled")
 
 
@@ -23,6 +24,16 @@ class FaultKind(NamedTuple):
 
 KINDS: dict[str, FaultKind] = {
     "worker-kill": FaultKind("a worker gets SIGKILL", "worker", IN_WORKER),
+    "reduce-kill": FaultKind(
+        "a worker gets SIGKILL while gradients are reduced, so that its peers wait for it in an all-reduce",
+        "worker",
+        (IN_REDUCTION,),
+    ),
+    "update-kill": FaultKind(
+        "a worker gets SIGKILL when all gradients are reduced, before optimizer.step() makes the update",
+        "worker",
+        (IN_UPDATE,),
+    ),
     "segfault": FaultKind("a worker reads address 0", "worker", IN_WORKER),
     "stop": FaultKind("a worker gets SIGSTOP", "worker", IN_WORKER),
     "gil-hold": FaultKind("a worker holds Python's lock and does nothing", "worker", IN_WORKER, 3.0),

@@ -20,7 +20,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Nodes(Protocol):
-    """What can be done to the nodes of a run. Each may take its time."""
+    """The actions on nodes of a run. Each may take a long time."""
 
     def kill(self, node: str) -> None: ...
     def drain(self, node: str, seconds: float) -> None: ...
@@ -33,7 +33,7 @@ class Ground:
 
     engine: Engine
     nodes: Nodes | None = None
-    cannot: dict[str, str] = field(default_factory=dict)  # the faults that are not possible there, and why
+    cannot: dict[str, str] = field(default_factory=dict)  # the faults that are impossible there, with the reason
 
 
 def ground(engine: Engine, plan: Plan, stage: Stage) -> Ground:
@@ -57,7 +57,7 @@ def ground(engine: Engine, plan: Plan, stage: Stage) -> Ground:
 
 
 def _through(stage: Stage, node: str) -> Network:
-    """What stands between an agent and its driver, and can be cut."""
+    """The proxy between an agent and its driver, which can be cut."""
     command = (sys.executable, "-m", "holdfast.drill.cut", str(stage.cut_file(node)))
     return Network(command, _LOOPBACK, _LOOPBACK)
 

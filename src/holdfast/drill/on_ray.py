@@ -1,7 +1,5 @@
-"""A run of a drill on Ray: on the cluster that the drill has for it, or on one that is others' too.
-
-Nodes are taken away on the drill's own cluster only. A line between a driver and its agent is the run's own anywhere,
-so that may be cut.
+"""A run of a drill on Ray: on the drill's own cluster, or on one that others use too. Nodes are removed only from the
+drill's own cluster. The connection between a driver and its agent belongs to the run on any cluster, so it may be cut.
 """
 
 from __future__ import annotations
@@ -114,7 +112,7 @@ class RayNodes:
         self._stage.cut_file(node).touch()
 
     def _known(self, node: str) -> dict[str, Any]:
-        """What Ray says of it."""
+        """Ray's description of the node."""
         return next(known for known in ray_module().nodes() if known["Alive"] and node.endswith(known["NodeID"][-8:]))
 
 

@@ -55,7 +55,8 @@ class RunOutcome:
 
     @property
     def changes_size(self) -> bool:
-        """Undisturbed, an elastic run whose nodes come and go; where it is when may be another step each time."""
+        """An undisturbed elastic run whose nodes join and leave. The step at which this happens may differ each
+        time."""
         return len(set(self.world_sizes)) > 1
 
     @property
@@ -75,7 +76,7 @@ class RunOutcome:
 
     @property
     def steps_again(self) -> int:
-        """Completed steps that were done again after a failure, as far as they are known: with ``TrainState``."""
+        """Completed steps that were repeated after a failure, if they are known: only with ``TrainState``."""
         return sum(failure.redone for failure in self.ledger.failures)
 
     def next_report(self, struck: dict[str, Any]) -> float | None:

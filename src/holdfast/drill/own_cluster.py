@@ -86,7 +86,7 @@ class OwnCluster:
         self.close()
 
     def attend(self, stage: Stage) -> None:
-        """Do what the run has requested since the last call. Waits only for the end of a killed node."""
+        """Carry out what the run has requested since the last call. Waits only for the end of a killed node."""
         if not stage.wants_cluster:
             return
         if self._home is None:
@@ -134,7 +134,7 @@ class OwnCluster:
         return [pid for pid in there if processes.name(pid).startswith(_OURS)]
 
     def _add(self, shape: NodeShape) -> None:
-        """Have so many nodes of that kind."""
+        """Make sure that there are this many nodes of that kind."""
         there = [node.order for node in self._nodes.values() if node.process.poll() is None]
         for _ in range(shape.count - sum(1 for order in [*there, *self._orders] if order.shape == shape)):
             self._numbered += 1

@@ -22,9 +22,9 @@ from holdfast.drill.script_findings import of_the_script
 from holdfast.drill.stage import Stage
 
 LEAST_LIMIT_S = 120.0
-_TIMES_AS_LONG = 5.0  # times the undisturbed run, plus what a recovery may take
+_TIMES_AS_LONG = 5.0  # times the undisturbed run, plus the time for a recovery
 _LAST_LINES = 3
-_RAISED = re.compile(r"[\w.]+(Error|Exception): .")  # the last line of a traceback, which says it all
+_RAISED = re.compile(r"[\w.]+(Error|Exception): .")  # the last line of a traceback, which has the error
 
 Tell = Callable[[str], None]
 
@@ -35,11 +35,11 @@ class DrillFailedError(ValueError):
 
 @dataclass
 class FaultResult:
-    """What came of one fault."""
+    """The result of one fault."""
 
     fault: Fault
     recovered: bool
-    times: int  # that the script was run
+    times: int  # how often the script was run
     seconds: float
     next_step_s: float | None
     lost: int
@@ -108,14 +108,15 @@ class Rehearsal:
         keep: Path | None = None,
         tell: Tell = lambda _: None,
     ) -> None:
-        """``addresses``: the faults; all that there are if empty. ``keep``: where the runs are left to be looked at."""
+        """``addresses``: the faults; all of them if empty. ``keep``: a directory where the runs are kept for
+        inspection."""
         if not Path(script).is_file():
             raise ValueError(f"script {script} does not exist")
         self._script, self._args, self._seed = str(Path(script).resolve()), list(args), seed
         on_ray.refuse(address.name for address in addresses)
         self._addresses = list(addresses) or [Address(name) for name in KINDS]
         self._timeout_s, self._keep, self._tell = timeout_s, keep, tell
-        self._noise: Differences | None = None  # to be told of
+        self._noise: Differences | None = None  # what the user must be told
         self._again: Differences | None = None  # between two undisturbed runs
 
     def run(self) -> DrillReport:
@@ -145,7 +146,7 @@ class Rehearsal:
 
     @contextlib.contextmanager
     def _directory(self) -> Iterator[Path]:
-        """Short, as sockets may be made in it."""
+        """The path is short, because sockets may be created in it."""
         if self._keep is not None:
             if self._keep.exists() and any(self._keep.iterdir()):
                 raise ValueError(f"--keep {self._keep}: the directory is not empty. Choose an empty one.")

@@ -16,7 +16,9 @@ from typing import Any
 import cloudpickle
 
 from holdfast.drill import disk_faults, strikes
+from holdfast.drill.faults import IN_REDUCTION, IN_UPDATE
 from holdfast.drill.stage import Stage
+from holdfast.drill.step_faults import StepFaults
 from holdfast.drill.watching import Watch
 from holdfast.store.staging import FileEntry, describe
 from holdfast.worker.session import Files, Session, current
@@ -44,12 +46,16 @@ class RehearsedSession:
         self._opened = False
         self._step = 0
         self._is_first = True  # the report that comes next
+        self._in_step: StepFaults | None = None
 
     def begin(self) -> None:
         session = self._session
         path = self._stage.record_file(session.run_name, session.attempt_number, session.rank)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "a", buffering=1)
+        fault = self._stage.fault
+        if fault is not None and fault.point in (IN_REDUCTION, IN_UPDATE) and fault.rank == session.rank:
+            self._in_step = StepFaults(self._watch, self._come_within_to)
         self._watch.install()
         disk_faults.install(self._stage)
         offer = session.resumed_from
@@ -59,6 +65,8 @@ class RehearsedSession:
 
         def reporting(metrics: dict[str, Any], files: Any = None, **options: Any) -> None:
             self._step = self._base + session._reports + 1
+            if self._in_step is not None:
+                self._in_step.reports()
             self._note(files.directory if isinstance(files, Files) else None)
             self._come_to("before")
             report(metrics, files, **options)
@@ -108,6 +116,11 @@ class RehearsedSession:
         }
         self._is_first = False
         self._file.write(json.dumps(record) + "\n")
+
+    def _come_within_to(self, point: str) -> None:
+        """A point within the work for the next report."""
+        self._step = self._base + self._session._reports + 1
+        self._come_to(point)
 
     def _come_to(self, point: str) -> None:
         fault, session = self._stage.fault, self._session

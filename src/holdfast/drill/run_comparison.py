@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 @dataclass
 class Differences:
-    is_comparable: bool = True  # else the world size was another, and only the reports are counted
+    is_comparable: bool = True  # otherwise the world size differs, and only the reports are counted
     reports: tuple[int, int] = (0, 0)  # expected and found
     metrics: list[Point] = field(default_factory=list)  # the first of each metric
     values: int = 0  # of the last checkpoint, that were compared
@@ -39,17 +39,17 @@ class Differences:
 
     @property
     def is_none(self) -> bool:
-        """Whether all that counts is bit for bit the same; the rest only explains."""
+        """Whether everything that counts is bit for bit the same; the other fields only explain."""
         same_length = self.reports[0] == self.reports[1]
         return same_length and not (self.metrics or self.weights or self.batches)
 
     @property
     def is_in_metrics_only(self) -> bool:
-        """As a timing is that is reported now and then."""
+        """Whether it looks like a timing that is reported from time to time."""
         return not self.is_none and not (self.weights or self.batches) and self.reports[0] == self.reports[1]
 
     def without(self, noise: Differences) -> Differences:
-        """What remains when the differences between two undisturbed runs do not count."""
+        """The differences that remain without those between two undisturbed runs."""
         metrics = {point.name for point in noise.metrics}
         weights = {difference.where for difference in noise.weights}
         sources = {point.name for point in noise.random}

@@ -29,7 +29,7 @@ _FAILURES_IN_A_ROW = 3
 class Take:
     """How often the script was run until it ended well, and how it ended."""
 
-    code: int | None  # of the last time; None: it was ended because it took too long
+    code: int | None  # exit code of the last time; None: it was killed because it took too long
     times: int
     seconds: float
     left: int = 0  # processes that had to be ended
@@ -103,7 +103,7 @@ def _for_fault(stage: Stage) -> dict[str, str]:
 
 
 def clear(stage: Stage) -> int:
-    """Wait for the end of all processes of the run; how many of them had to be killed."""
+    """Wait for the end of all processes of the run. Returns how many of them had to be killed."""
     deadline = time.monotonic() + _ENDED_WITHIN_S
     while processes(stage) and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY_S)

@@ -27,7 +27,7 @@ SETTING = "HOLDFAST_WRAPPER"
 
 
 class NodeShape(msgspec.Struct, frozen=True):
-    """So many nodes of a Ray cluster, each with these resources."""
+    """A number of nodes of a Ray cluster, each with these resources."""
 
     count: int
     resources: dict[str, float]
@@ -81,7 +81,7 @@ class Stage:
 
     @property
     def storage(self) -> Location:
-        """Where the script's runs go, whatever storage path it gives."""
+        """The storage of the script's runs, which replaces the script's own storage path."""
         if self.fault is not None and self.fault.kind.where == "storage":
             from holdfast.drill.far import FarLocation
 
@@ -89,7 +89,7 @@ class Stage:
         return Location.parse("(drill", self.storage_dir)
 
     def strike(self, step: int, attempt_number: int) -> bool:
-        """Whether the fault strikes now: the first time that anybody asks."""
+        """Whether the fault strikes now: true for the first caller."""
         try:
             fd = os.open(self._strike_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
         except FileExistsError:

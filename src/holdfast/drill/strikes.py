@@ -27,14 +27,14 @@ class DrillError(RuntimeError):
 def strike(fault: Fault, stage: Stage, newest: str, memory: str, has_hang_timeout: bool) -> None:
     """``newest``: the directory of the newest checkpoint; ``memory``: that of the snapshots on this node."""
     match fault.name:
-        case "worker-kill":
+        case "worker-kill" | "reduce-kill" | "update-kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "segfault":
             ctypes.string_at(0)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "gil-hold":
-            # PyDLL keeps the lock during the call. Without a hang timeout nothing would ever end it.
+            # PyDLL holds Python's lock during the call. Without a hang timeout nothing would end it.
             ctypes.PyDLL(None).sleep(_FOR_EVER_S if has_hang_timeout else max(1, round(fault.seconds)))
         case "exception":
             raise DrillError(f"holdfast drill: {fault}")

@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,9 @@ class Watch:
         self._batches: list[str] = []
         self._rates: list[list[float]] = []  # of every optimizer step since the last report
         self._schedules: list[weakref.ref[Any]] = []
+        self._reduces = False
+        self.on_model: Callable[[Any], None] = _nothing  # called with each model in DistributedDataParallel
+        self.on_update: Callable[[], None] = _nothing  # called before each update of an optimizer
         self._installed = False
         self._wrapped: set[str] = set()
         self._fetching: set[int] = set()  # the threads that do
@@ -39,7 +42,9 @@ class Watch:
         self._watch_loaders(torch.utils.data.DataLoader)
         from torch.optim import lr_scheduler, optimizer
 
+        optimizer.register_optimizer_step_pre_hook(lambda *_: self.on_update())
         optimizer.register_optimizer_step_post_hook(self._note_step)
+        self._watch_models(torch.nn.parallel.DistributedDataParallel)
         begin = lr_scheduler.LRScheduler.__init__
 
         def beginning(schedule: Any, *args: Any, **kwargs: Any) -> None:
@@ -47,6 +52,21 @@ class Watch:
             begin(schedule, *args, **kwargs)
 
         lr_scheduler.LRScheduler.__init__ = beginning
+
+    def _watch_models(self, kind: Any) -> None:
+        begin = kind.__init__
+
+        def beginning(model: Any, *args: Any, **kwargs: Any) -> None:
+            begin(model, *args, **kwargs)
+            self._reduces = True
+            self.on_model(model)
+
+        kind.__init__ = beginning
+
+    @property
+    def updates(self) -> int:
+        """How many there were since the last report."""
+        return len(self._rates)
 
     def _watch_loaders(self, loader: Any) -> None:
         iterate = loader.__iter__
@@ -72,12 +92,13 @@ class Watch:
         self._rates.append([float(group["lr"]) for group in optimizer.param_groups])
 
     def take(self) -> dict[str, Any]:
-        """All since the last call."""
+        """The observations since the last call."""
         self.install()
         schedules = [schedule() for schedule in self._schedules]
         taken = {
             "batches": list(self._batches),
             "steps": len(self._rates),
+            "reduces": self._reduces,
             "rates": [self._rates[0], self._rates[-1]] if self._rates else [],
             "schedules": [getattr(schedule, "last_epoch", None) for schedule in schedules if schedule is not None],
             "random": _random_states(),
@@ -85,6 +106,9 @@ class Watch:
         self._batches.clear()
         self._rates.clear()
         return taken
+
+
+def _nothing(*_: Any) -> None: ...
 
 
 class _Watched:

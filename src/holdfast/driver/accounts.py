@@ -43,7 +43,7 @@ def evidence_of(message: WorkerHasFailed) -> Evidence:
 
 @dataclass
 class Accounts:
-    """The failures of the current attempt, in the order in which they were seen."""
+    """The failures of the current attempt, in the order in which the driver heard of them."""
 
     log_address: Callable[[int, int], str]  # of an attempt and a rank
     attempt_number: int = 0
@@ -116,6 +116,6 @@ class Accounts:
 
 def _preemption_error(failure: Failure, notice: Notice | None, remedy: str) -> PreemptionError:
     info = PreemptionInfo(notice.deadline_ms, dict(notice.nodes)) if notice else PreemptionInfo(None, {})
-    error = PreemptionError(info, drain_timed_out=failure.rank >= 0)  # else the whole attempt had handed over
+    error = PreemptionError(info, drain_timed_out=failure.rank >= 0)  # -1: the whole attempt had been handed over
     error.remedy = f"{failure.text} [{failure.kind.value}]\n{remedy}"
     return error

@@ -1,7 +1,6 @@
-"""Checkpoints that an earlier driver's nodes had and storage has not: uploaded before anything else is done.
-
-Each node has the files of its own workers. A checkpoint is committed when storage has all of it, whichever node
-uploaded it.
+"""Checkpoints that the nodes of an earlier driver have and storage lacks. They are uploaded before anything else
+happens. Each node has the files of its own workers. A checkpoint is committed when storage has all of it, no matter
+which node uploaded it.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class _Left:
     """A checkpoint that is not in storage."""
 
     manifest: Manifest
-    uploading: set[str] = field(default_factory=set)  # the nodes that upload their part of it
-    is_looked_at: bool = False  # whether it is all there now
-    is_looked_at_too_early: bool = False  # more has come since
+    uploading: set[str] = field(default_factory=set)  # the nodes that are uploading their part of it
+    is_looked_at: bool = False  # whether storage has all of it now
+    is_looked_at_too_early: bool = False  # more parts have arrived since the question
     lacks: Sequence[str] = ()  # the files that no node has
     lost: str = ""  # why it will never be whole
     refused: str = ""  # why an upload of it failed
@@ -55,8 +54,8 @@ class Adoption:
         then: Callable[[list[ev.Event]], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``state``: the past state, with the content of storage. ``then`` is called when nothing more can be uploaded,
-        with the result for the machine; again if a node uploads more."""
+        """``state``: the replayed state, including what storage has. ``then`` gets the result for the core when nothing
+        more can be uploaded. It is called again if a node uploads more."""
         self._shards, self._emit, self._then, self._warn = shards, emit, then, warn
         self._past, self._state = past, state
         self._late = LateShards(shards, past, state, wall, self._gathered, warn)
@@ -69,7 +68,7 @@ class Adoption:
         return self._late.is_busy or not all(left.lacks for left in self._open.values())
 
     def begin(self, node: str, unsaved: Sequence[bytes], left_there: Sequence[wire.LeftReports]) -> None:
-        """May be called again: for another node, or for one that was lost on the way and is back."""
+        """May be called again: for another node, or for a node that was lost and came back."""
         stored = {*(c.id for c in self._state.checkpoints), *(event.record.id for event in self._done)}
         for manifest in intact_manifests(unsaved):
             if manifest.id in stored:
@@ -96,17 +95,17 @@ class Adoption:
     def _gathered(self, manifest: Manifest, nodes: set[str]) -> None:
         """Nodes have now gathered what they had only staged."""
         left = self._bring(manifest, nodes)
-        self._advance(left)  # its user may have stored all of it
+        self._advance(left)  # the user may have stored all of it
 
     def sealed(self, message: wire.Sealed) -> bool:
-        """Whether it was something that an earlier driver left."""
+        """Whether the message was about something that an earlier driver left."""
         known = self._late.sealed(message)
         if known:
             self._finish_if_idle()
         return known
 
     def uploaded(self, node: str, attempt_number: int, index: int, error: str) -> bool:
-        """Whether it was one of these."""
+        """Whether the message was about one of these checkpoints."""
         left = self._open.get((attempt_number, index))
         if left is None:
             return False
@@ -115,7 +114,8 @@ class Adoption:
         return True
 
     def staged_lost(self, node: str, id: str, why: str) -> bool:
-        """Whether it was one of these. An earlier driver may have stored the file all the same."""
+        """Whether the message was about one of these checkpoints. An earlier driver may have stored the file
+        nevertheless."""
         left = next((left for left in self._open.values() if left.manifest.id == id), None)
         if left is None:
             return False
@@ -130,7 +130,7 @@ class Adoption:
                 self._brings_no_more(node, left)
 
     def give_up_the_rest(self) -> bool:
-        """Whether there is any: nodes that have more of it did not come."""
+        """Whether a checkpoint is still incomplete, because nodes with more of it did not join."""
         for left in self._open.values():
             self._warn(f"{left.name} is not used: a node that has {left.lacks[0]} has not come back")
         return bool(self._open)

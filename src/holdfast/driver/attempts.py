@@ -26,13 +26,13 @@ class Attempts:
         self._waiting: do.StartAttempt | None = None  # for a node
         self._homes: dict[int, dict[int, str]] = {}  # attempt -> rank -> node
         self._started: do.StartAttempt | None = None  # the last one
-        self._places: dict[int, Place] = {}  # of its ranks
-        self._left: dict[str, set[int]] = {}  # nodes that ranks of the last one moved away from -> those ranks
-        self._standbys: dict[int, str] = {}  # of the last one: their nodes, by number
-        self._moving: set[int] = set()  # those of them that are kept for ranks of nodes that go
-        self._busy: set[str] = set()  # nodes on which processes of the last one may live
-        self._orders: Counter[str] = Counter()  # to start processes of the last one, by node
-        self.is_being_read = False  # the logs of its ranks are: it is not gone before that
+        self._places: dict[int, Place] = {}  # the nodes of its ranks
+        self._left: dict[str, set[int]] = {}  # nodes of the last attempt from which ranks moved away -> those ranks
+        self._standbys: dict[int, str] = {}  # standbys of the last attempt: their nodes, by number
+        self._moving: set[int] = set()  # standbys that are reserved for ranks of nodes that will be removed
+        self._busy: set[str] = set()  # nodes on which processes of the last attempt may live
+        self._orders: Counter[str] = Counter()  # orders to start processes of the last attempt, by node
+        self.is_being_read = False  # logs of a lost node are being read; the attempt has not ended before that
 
     @property
     def attempt_number(self) -> int:
@@ -41,11 +41,12 @@ class Attempts:
 
     @property
     def homes(self) -> Mapping[int, str]:
-        """By rank, the nodes of the last one that was started."""
+        """The nodes of the last attempt, by rank."""
         return self._homes.get(self.attempt_number, {})
 
     def start(self, command: do.StartAttempt, is_in_place: InPlace | None = None, taken_by: int = 0) -> bool:
-        """As soon as there is a node; False if it no longer fits, or nodes lack what it resumes from."""
+        """Start the attempt as soon as there is a node. False if it no longer fits, or if nodes lack what it resumes
+        from."""
         placed = self._nodes.place(command.world_size, command.leased)
         is_room = sum(map(len, placed.values())) >= command.world_size
         if command.snapshot is not None:
@@ -67,7 +68,8 @@ class Attempts:
         return True
 
     def start_standby(self, attempt_number: int, number: int, moves: bool) -> bool:
-        """Where ranks are, or, if a rank moves, a node with capacity; False if there is no such node."""
+        """Start a standby where ranks are; for a rank that moves, on a node with capacity. False if there is no such
+        node."""
         command, homes = self._started, self._homes.get(attempt_number, {})
         if command is None or command.attempt_number != attempt_number:
             return True  # the attempt ends
@@ -92,7 +94,7 @@ class Attempts:
         return sum(self._free().values())
 
     def lose_standbys(self, node: str) -> list[int]:
-        """They are lost with their node."""
+        """The standbys of a lost node are lost with it."""
         lost = [number for number, home in self._standbys.items() if home == node]
         for number in lost:
             self.forget_standby(number)
@@ -103,7 +105,8 @@ class Attempts:
         self._moving.discard(number)
 
     def replace(self, attempt_number: int, rank: int, number: int, standby: int = 0) -> None:
-        """Put another process in the place of a rank: a standby, or one that is started now where the lost one was."""
+        """Replace the process of a rank: by a standby, or by a process that is started now on the node of the lost
+        one."""
         command, node = self._started, self.node_of(attempt_number, rank)
         if command is None or command.attempt_number != attempt_number:
             return
@@ -119,7 +122,7 @@ class Attempts:
             self._orders[node] += 1
             what = (attempt_number, command.world_size, command.base, command.resume, [self._places[rank]])
             self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
-        # else the loss of the standby or node is heard next
+        # otherwise the next message is the loss of the standby or node
 
     def _move(self, attempt_number: int, rank: int, before: str, node: str) -> None:
         homes = self._homes[attempt_number]
@@ -138,7 +141,7 @@ class Attempts:
             self.start(self._waiting)
 
     def stop(self, attempt_number: int, graceful: bool) -> bool:
-        """True if no node has heard of it yet, and so none will."""
+        """True if no node has heard of the attempt yet; then none will."""
         if self._waiting is not None or attempt_number not in self._homes:
             self._waiting = None
             return True
@@ -147,29 +150,29 @@ class Attempts:
         return not self._busy and not self.is_being_read
 
     def may_have_processes(self, node: str) -> bool:
-        """Of the last attempt."""
+        """The processes of the last attempt."""
         return node in self._busy
 
     def node_lost(self, node: str) -> list[int]:
-        """The ranks of the last attempt that were on it."""
+        """The ranks of the last attempt that were on this node."""
         self._busy.discard(node)
         del self._orders[node]
         return [rank for rank, home in self._homes.get(self.attempt_number, {}).items() if home == node]
 
     def ranks_that_left(self, node: str) -> set[int]:
-        """The ranks of the last attempt that moved to another node: their former processes were on this one."""
+        """The ranks of the last attempt that moved from this node to another one."""
         return self._left.get(node, set())
 
     def take_gone(self, node: str, attempt_number: int, orders: int = 0) -> bool:
-        """A node has no process of the attempt left; returns whether that was the last one. If it has not yet carried
-        out all orders to start processes, it will say so again."""
+        """A node has no process of the attempt left. Returns whether it was the last such node. A node that has not yet
+        carried out all orders to start processes will say this again."""
         if attempt_number != self.attempt_number or 0 < orders < self._orders[node]:
             return False
         self._busy.discard(node)
         return not self._busy and not self.is_being_read
 
     def is_well_placed(self, attempt_number: int) -> bool:
-        """Whether it has only nodes that the next one would be on, too."""
+        """Whether the next attempt would be on all of its nodes."""
         return set(self._homes.get(attempt_number, {}).values()) <= set(self._nodes.usable())
 
     def node_of(self, attempt_number: int, rank: int) -> str:
@@ -183,5 +186,5 @@ class Attempts:
         return found
 
     def report_log(self, attempt_number: int, rank: int) -> Path | None:
-        """Where the rank logs its reports, if this machine has that."""
+        """Where the rank logs its reports, if that is on this machine."""
         return self._site.report_log(attempt_number, rank, self.node_of(attempt_number, rank))

@@ -53,7 +53,7 @@ def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Config
 
 
 def configured_for(configuration: wire.Configure, storage: Storage) -> wire.Configure:
-    """With the place of a run that has been taken over."""
+    """The same message with the place of the run, once the run has been taken over."""
     where = {"run_dir": str(storage.run_dir), "run_key": storage.run_key, "epoch": storage.epoch}
     return structs.replace(configuration, **where)
 

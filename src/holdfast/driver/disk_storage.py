@@ -125,8 +125,8 @@ class DiskStorage(Storage):
                 failed = ev.CommitFailed(manifest.attempt_number, manifest.index, str(error) or repr(error))
                 return self._loss() or failed
             self._inbox.put(committed(done, self._score_attribute, manifest.index))
-            # Of ten thousand ranks that takes a second, which the loop has better use for until it has told the commit.
-            # It calls the first of these before it handles the event, and the second one in its next turn.
+            # With ten thousand ranks this takes a second. The loop should first tell ranks of the commit, so it calls
+            # the first of these before it handles the event, and the second one in its next turn.
             self._left.append(shards)
             self._inbox.put(lambda: self._inbox.put(self._discard_rest))
             return None
@@ -134,7 +134,7 @@ class DiskStorage(Storage):
         self._submit(self._pool, job)
 
     def _discard_rest(self) -> None:
-        """Of all commits so far. If the loop ends before it comes to this, ``close`` does it."""
+        """Clean up after all commits so far. If the loop ends before that, ``close`` does it."""
         with contextlib.suppress(RuntimeError):  # closed meanwhile
             self._submit(self._cleaning, self._discard_left)
 
@@ -143,7 +143,7 @@ class DiskStorage(Storage):
             self._checkpoints.discard(self._left.popleft())
 
     def _merge(self, manifest: Manifest, shards: Sequence[Shard], sync_reports: Callable[[], None]) -> Manifest:
-        """Of many ranks, the reports are written to disk while files are moved: each takes about as long."""
+        """With many ranks, the reports are written to disk while files are moved: both take about as long."""
         if len(shards) < _MANY:
             sync_reports()
             return self._checkpoints.commit(manifest, shards, leave_rest=True)
@@ -152,7 +152,8 @@ class DiskStorage(Storage):
             return self._checkpoints.commit(manifest, shards, leave_rest=True, before=synced.result)
 
     def verify(self, id: str, fetch: Callable[[bytes], None]) -> None:
-        """Damage sets the checkpoint aside; a store that cannot be read says nothing about it, and ends the run."""
+        """A damaged checkpoint is set aside. If storage cannot be read, nothing is known about the checkpoint, and the
+        run ends."""
 
         def job() -> Outcome:
             try:

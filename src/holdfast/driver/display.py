@@ -1,4 +1,5 @@
-"""The driver's interface to the display of a run. It decides nothing, and knows no terminal: see ``ui/``."""
+"""The driver's interface to the display of a run. It decides nothing and does not depend on a terminal; ``ui/``
+implements it."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ class Display(Protocol):
     def attempt(
         self, attempt_number: int, world_size: int, joined: Sequence[str] = (), left: Sequence[str] = ()
     ) -> None:
-        """An attempt was started. ``joined``, ``left``: nodes that only it has, and that only the last one had."""
+        """An attempt was started. ``joined``: nodes that the last attempt did not have. ``left``: nodes that only the
+        last attempt had."""
 
     def workers(self, status: Mapping[int, str]) -> None:
         """Each rank is "starting", "running", "returned" or "dead"."""
 
     def progress(self, reports: int, metrics: Mapping[str, Any] | None) -> None:
-        """So many reports are in the surviving history; ``metrics`` are the newest."""
+        """The number of reports in the surviving history has changed; ``metrics`` are the newest."""
 
     def checkpoint(self, id: str, report: int) -> None:
         """The checkpoint is committed now."""
@@ -36,7 +38,7 @@ class Display(Protocol):
         """This many checkpoints, with this many bytes, are staged and not committed yet."""
 
     def failure(self, text: str, action: str, rank: int = -1) -> None:
-        """The failure, the reaction, and whose failure it was (-1: not a rank's)."""
+        """A failure, the reaction to it, and the rank that failed (-1: no rank)."""
 
     def warning(self, text: str) -> None:
         """Something that a person should know and that does not stop the run."""

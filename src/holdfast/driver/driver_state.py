@@ -1,4 +1,5 @@
-"""All that a driver knows of its run: the machine's state, and what lies beside it. Only the kernel steps it."""
+"""Everything that a driver knows about its run: the state of the core, and the registries beside it. Only the kernel
+changes it."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ class DriverState:
         self.plan, self.site, self.past, self.epoch = plan, site, past, epoch
         self.run = RunState(past.state)
         self.now = Now(0.0, 0.0)
-        self.effects: list[Effect] = []  # of the inputs that are being handled
-        self.queue: deque[ev.Event] = deque()  # the next events for the machine
+        self.effects: list[Effect] = []  # the time of the inputs that are being handled
+        self.queue: deque[ev.Event] = deque()  # events that the core gets next
         self.timers: dict[Timer | str, float] = {}  # when they are due, by the monotonic clock
         self.values: dict[tuple[int, int], bytes] = {}  # by attempt and process, what those of rank 0 returned
         self.value: bytes | None = None  # of the one that counts
@@ -76,7 +77,7 @@ class DriverState:
                 self.value = self.values.get((attempt_number, process))
 
     def stored(self) -> set[str]:
-        """The ids of the committed checkpoints, and of those that have just been found."""
+        """The ids of the committed checkpoints, including those that were just found."""
         found = (event.record.id for event in self.queue if isinstance(event, ev.Committed))
         return {c.id for c in self.run.checkpoints}.union(found)
 

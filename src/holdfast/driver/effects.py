@@ -1,7 +1,6 @@
-"""The effects that the kernel requests, and its inputs: small values. The runtime carries effects out and feeds inputs
-back.
-
-An effect of a durable event is never returned before a ``Journalled`` for that event was handled.
+"""The effects that the kernel requests, and the inputs that it gets, as small values. The runtime carries effects out
+and feeds inputs back. The kernel returns the effects of a durable event only after it has handled the ``Journalled``
+for that event.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Effect(Struct, frozen=True):
 
 
 class Accept(Effect, frozen=True):
-    """The agent of this node is the one that orders go to."""
+    """Send orders for this node to this agent from now on."""
 
     node: str
     pid: int
@@ -89,11 +88,11 @@ class Commit(Effect, frozen=True):
     """Answered with the event Committed, CommitFailed or UploadFailed."""
 
     manifest: Manifest
-    shards: Sequence[Shard]  # on a disk that the driver reaches; else the files are in storage already
+    shards: Sequence[Shard]  # the ranks' files, on a disk that the driver reaches; otherwise storage already has them
 
 
 class Verify(Effect, frozen=True):
-    """Answered with Verified or Damaged; or with ``ManifestFound``, where nodes have to fetch it and look."""
+    """Answered with Verified or Damaged; with ``ManifestFound`` if nodes have to fetch the files to verify them."""
 
     id: str
 
@@ -116,7 +115,7 @@ class DiscardStaged(Effect, frozen=True):
 
 
 class Collect(Effect, frozen=True):
-    """Remove objects from remote storage that were there at the start and belong to no checkpoint that is kept."""
+    """Remove objects from remote storage that existed at the start and belong to no checkpoint that is kept."""
 
     keep: Collection[str]
 
@@ -129,7 +128,7 @@ class Adopt(Effect, frozen=True):
 
 
 class NoteAdopted(Effect, frozen=True):
-    """These were committed only now. ``state``: the state before that."""
+    """These checkpoints of an earlier driver have just been committed. ``state``: the state before that."""
 
     manifests: Sequence[Manifest]
     state: Durable
@@ -143,7 +142,7 @@ class TellLateReports(Effect, frozen=True):
 
 
 class ListCheckpoints(Effect, frozen=True):
-    """Answered with ``Answered``, and with Damaged for what cannot be read."""
+    """Answered with ``Answered``, and with Damaged for each checkpoint that cannot be read."""
 
     asked: Asked
     listed: Sequence[tuple[str, str, Mapping[str, Any]]]  # id, status, and the results of the validation
@@ -160,7 +159,7 @@ class GiveShard(Effect, frozen=True):
 
 
 class Stepped(Effect, frozen=True):
-    """A step is journalled, if it is to be, and about to be acted on."""
+    """A step is about to be acted on. If it is durable, it is in the journal."""
 
     event: ev.Event
     before: RunState
@@ -201,7 +200,7 @@ class Warn(Effect, frozen=True):
     text: str
 
 
-# Inputs, beside events of the core (from storage and signals) and (node, message) pairs from the engine
+# Inputs. Others are events of the core (from storage and signals) and (node, message) pairs from the engine
 
 
 class Begin(NamedTuple):

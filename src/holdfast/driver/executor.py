@@ -1,6 +1,5 @@
-"""Carries the kernel's effects out: nodes, storage, files, displays and callbacks. It decides nothing.
-
-Immediate answers to an effect are in ``answers``; the others come through the inbox.
+"""Carries out the kernel's effects on nodes, storage, files, displays and callbacks. It decides nothing. Immediate
+answers to an effect are in ``answers``; all others come through the inbox.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Executor:
             self.session.accept(effect.node, effect.pid)
 
     def _send(self, effect: fx.Send) -> None:
-        if self.session is not None:  # else it was closed
+        if self.session is not None:  # otherwise it was closed
             self.session.send(effect.node, effect.message)
 
     # The journal and the reports
@@ -94,7 +93,7 @@ class Executor:
 
     def _write_stacks(self, effect: fx.WriteStacks) -> None:
         path = self._storage.home.stacks_file(effect.attempt_number)
-        with contextlib.suppress(OSError):  # they are shown all the same
+        with contextlib.suppress(OSError):  # they are shown nevertheless
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(effect.text)
         self.warn("\n  ".join([f"what the ranks are doing (in full: {path}):", *effect.summary]))

@@ -1,4 +1,4 @@
-"""How the ranks of an attempt come to know, all at the same place in their loops, that it is about to end."""
+"""How the ranks of an attempt learn that it is about to end, all at the same place in their loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HandoverNotices:
         self._nodes, self._outbox, self._attempts = nodes, outbox, attempts
         self.notice: Notice | None = None  # the last one
         self._number = 0
-        self._reports: dict[int, int] = {}  # that each rank had made when it heard of it
+        self._reports: dict[int, int] = {}  # reports of each rank when it heard of the notice
         self._attempt_number = 0  # whose end is open; else 0
 
     def ask(self, command: do.AskHandover, wall: float) -> None:

@@ -1,4 +1,4 @@
-"""What agents and the engine say becomes events of the machine. Nothing is decided here."""
+"""Turns messages of agents and the engine into events of the core. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .startup import Startup
 
 class Inbound:
     def __init__(self, known: DriverState, startup: Startup, work_off: Callable[[], None]) -> None:
-        """``work_off`` steps all that has been heard so far."""
+        """``work_off`` steps all events that have been queued so far."""
         self._known, self._startup, self._work_off = known, startup, work_off
         self.has_uploaded = False  # since this was last looked at
         self._unheard: set[tuple[int, int]] = set()  # (attempt, rank) of ranks whose node was lost
@@ -52,7 +52,8 @@ class Inbound:
             known.queue.append(ev.StandbyLost(*where, message.why))
 
     def _is_of_its_rank(self, message: wire.WorkerHasFailed | wire.WorkerNoticed | wire.Asked) -> bool:
-        """Whether the process has the rank still: what one does whose rank was given to another does not count."""
+        """Whether the process still has the rank. If the rank was given to another process, its messages do not
+        count."""
         self._work_off()  # what was heard before may have decided that, and shows where a process failed
         return is_of_its_rank(self._known.run, message.attempt_number, message.rank, message.process)
 
@@ -69,7 +70,8 @@ class Inbound:
         self._worker_failed(message.attempt_number, message.rank, evidence_of(message))
 
     def _hear_gone(self, node: str, message: wire.WorkersGone) -> None:
-        """Unless the node's workers have successors on their way: when the attempt ends, the node says it again."""
+        """Not counted while replacements of the node's workers are being started: when the attempt ends, the node says
+        this again."""
         number = message.attempt_number
         if not self._may_be_replaced(number) and self._known.attempts.take_gone(node, number, message.orders):
             self._hear_attempt_end(number)
@@ -210,8 +212,8 @@ class Inbound:
                 known.queue.extend(filter(None, [known.verification.take_fetched(node, message)]))
 
     def _upload_failed(self, message: wire.Uploaded) -> None:
-        """Unless the checkpoint was given up meanwhile, with a node that had another part of it, or an earlier order
-        has uploaded these parts."""
+        """Not counted if the checkpoint was given up meanwhile, because a node with another part was lost, or if an
+        earlier order has uploaded these parts."""
         for pending in self._known.run.unsaved:
             refused = tuple(rank for rank in message.ranks if rank not in pending.uploaded)
             if refused and (pending.attempt_number, pending.index) == (message.attempt_number, message.index):
@@ -244,7 +246,7 @@ class Inbound:
         known.queue.append(ev.WorkerFailed(attempt_number, rank, evidence, node, at))
 
     def _node_lost(self, node: str) -> None:
-        """Its processes have exited with it."""
+        """The agent is lost, and its processes have exited with it."""
         known = self._known
         self._work_off()  # its earlier messages count
         announced = known.nodes.is_draining(node)
@@ -268,7 +270,7 @@ class Inbound:
                 known.queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
 
     def _hear_attempt_end(self, attempt_number: int) -> None:
-        """What ranks had reported when their agent was killed, and it did not pass on, is in their logs."""
+        """Reports that a killed agent did not pass on are in the logs of its ranks."""
         known = self._known
         ranks, self._unheard = sorted(rank for of, rank in self._unheard if of == attempt_number), set()
         logs = {rank: log for rank in ranks if (log := known.attempts.report_log(attempt_number, rank)) is not None}

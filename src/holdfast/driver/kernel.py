@@ -1,7 +1,6 @@
-"""The driver without its contacts to the world: ``handle(inputs, now) -> effects``. No thread, socket, clock or file.
-
-What must survive the driver is journalled before it is acted on: a step's effects are returned only when all that was
-to be journalled up to it is known to be so. Starting and recovering are the same: replay, then continue.
+"""The driver without its contacts to the world: ``handle(inputs, now) -> effects``. It has no thread, socket, clock or
+file. What must survive the driver is journalled before it is acted on: the effects of a step are returned only when all
+journal entries up to that step are known to be written. Starting and recovering are the same: replay, then continue.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _DONE_BY_WORKERS = {
 
 
 class StepTaken(NamedTuple):
-    """One step of the machine."""
+    """One step of the core."""
 
     event: ev.Event
     before: RunState
@@ -50,7 +49,7 @@ class StepTaken(NamedTuple):
 
 
 class Kernel:
-    """``audit``, if given, sees every step when it is about to be acted on; the simulator judges there."""
+    """``audit``, if given, sees every step just before it is acted on: the simulator checks its invariants there."""
 
     def __init__(
         self,
@@ -70,8 +69,8 @@ class Kernel:
         self._outbound = Outbound(self.known, self._startup)
         self._asked = self._journalled = 0  # numbers of journal entries: requested, and known to be written
         self._waiting: deque[tuple[int, list[StepTaken]]] = deque()  # steps, and what must be journalled before them
-        self._measured = (0, 0)  # what was staged when the free space was asked for
-        self._suspended_s = 0.0  # how long the process did not run; timers and hangs do not count that time
+        self._measured = (0, 0)  # how much was staged when the free space was measured
+        self._suspended_s = 0.0  # how long the process was suspended; timers and hangs ignore that time
 
     @property
     def state(self) -> RunState:
@@ -79,27 +78,27 @@ class Kernel:
 
     @property
     def finish(self) -> do.Finish | None:
-        """The machine's last command, when the run has ended."""
+        """The last command of the core, when the run has ended."""
         return self._outbound.finish
 
     @property
     def has_begun(self) -> bool:
-        """Whether nodes are there, and the machine has taken over."""
+        """Whether the start is over: nodes have joined, and the core has taken over."""
         return self._startup.is_over
 
     @property
     def left_on_nodes(self) -> bool:
-        """Whether nodes have something of an earlier driver's, for the next one."""
+        """Whether nodes still have files of an earlier driver, which the next one may need."""
         return self._startup.left_on_nodes
 
     @property
     def waiting(self) -> list[StepTaken]:
-        """Steps that are to be acted on when they are journalled."""
+        """Steps that wait for the journal before they are acted on."""
         return [turn for _, turns in self._waiting for turn in turns]
 
     @property
     def is_written(self) -> bool:
-        """Whether all that was to be journalled is."""
+        """Whether all journal entries have been written."""
         return self._asked == self._journalled
 
     def due(self) -> float:
@@ -175,7 +174,7 @@ class Kernel:
     # The machine
 
     def _work_off(self) -> None:
-        """Step the inputs, have them journalled together, and only then act on them."""
+        """Step the inputs, journal them together, and act on them only then."""
         known = self.known
         while True:
             turns: list[StepTaken] = []
@@ -202,7 +201,7 @@ class Kernel:
             self.known.effects.append(fx.MeasureDisk())
 
     def _step(self, event: ev.Event, turns: list[StepTaken]) -> None:
-        """One event, and the decisions that the core takes on it: nothing else may come in between."""
+        """Step one event and the decisions that follow from it. Nothing else may come in between."""
         known = self.known
         before = known.run
         if type(event) is ev.WorkerFailed:
@@ -219,7 +218,7 @@ class Kernel:
                 self._step(self._located(command.event), turns)
 
     def _located(self, event: ev.Event) -> ev.Event:
-        """The core knows ranks alone: the nodes of an attempt that it starts, or of its failure, are added."""
+        """The core knows only ranks. This adds the nodes of an attempt that it starts, or of a failure."""
         if isinstance(event, ev.AttemptStarted):
             leased, redone = tuple(self.known.nodes.leased(event.world_size)), self.known.snapshots.redone(event)
             return msgspec.structs.replace(event, leased=leased, redone=redone)
@@ -261,8 +260,8 @@ class Kernel:
         known.effects.append(fx.Stepped(turn.event, turn.before, turn.after, known.lag.behind, action, failures))
 
     def _first_on_their_way(self, acted_on: RunState) -> dict[int, int]:
-        """By attempt, the first report whose checkpoint is pending. The state acted on may be older than the current
-        one, because remote storage writes the journal in the background, and reports may wait to be stepped."""
+        """For each attempt, the first report whose checkpoint is pending. The state that is acted on may be older than
+        the current one: remote storage writes the journal in the background, and reports may wait to be stepped."""
         known = self.known
         if not (known.queue or acted_on.has_unsaved or known.run.has_unsaved):
             return {}
@@ -294,8 +293,8 @@ _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
 
 
 def _next(queue: deque[ev.Event], run: RunState) -> ev.Event:
-    """What workers did one after the other is one step: in a large attempt that is much. Only while ranks are being
-    replaced each return is a step of its own, because it ends that."""
+    """Combines consecutive events of workers into one step: a large attempt has very many. While ranks are being
+    replaced, each return is a step of its own, because it ends the replacement."""
     event = queue.popleft()
     is_regrouping = run.attempt is not None and run.attempt.regroup is not None
     together = _DONE_BY_WORKERS - {ev.WorkerReturned} if is_regrouping else _DONE_BY_WORKERS

@@ -1,7 +1,6 @@
-"""Reports of the last attempt that the dead driver did not receive; adopted here if the run is on a disk.
-
-Every rank logged its reports beside its staged files. Checkpoints that all of them had staged are committed here, as if
-they had been received in time, with the metrics of all reports up to them.
+"""Reports of the last attempt that the dead driver did not receive, for runs on a disk. Every rank logged its reports
+beside its staged files. Checkpoints that all ranks had staged are committed here, as if the driver had received them in
+time, with the metrics of all reports up to them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _NOT_USED = "%s, which the last driver had not committed, cannot be used: %s"
 
 
 class LateReport(NamedTuple):
-    """A report that is safe with a checkpoint, for those who are told of reports."""
+    """A report that was saved with a checkpoint, to be delivered to callbacks."""
 
     number: int
     metrics: list[dict[str, Any]]  # by rank
@@ -65,8 +64,8 @@ def take_up(past: Past, state: Durable, store: CheckpointStore, layout: RunLayou
 def _shards(
     command: do.Commit, ranks: Sequence[RankReports], store: CheckpointStore, layout: RunLayout
 ) -> list[Shard] | None:
-    """Each rank's files, hashed; None, with a warning, if they differ from the report or do not fit together. If they
-    cannot be read or synced, that is an error, and they stay for the next driver."""
+    """The files of each rank with their digests. If they differ from the report or do not fit together: None, and a
+    warning. If they cannot be read or synced: an error, and they stay for the next driver."""
     shards: list[Shard] = []
     for rank in command.ranks:
         expected = ranks[rank].staged[command.index].files
@@ -102,7 +101,7 @@ def append_missing(layout: RunLayout, attempt_number: int, ranks: Sequence[RankR
 
 
 def late_reports(layout: RunLayout, taken: Sequence[Manifest], newest: int) -> list[LateReport]:
-    """The reports after number ``newest`` that are safe now with these checkpoints, by number."""
+    """The reports after number ``newest`` that these checkpoints have saved, by number."""
     found: list[LateReport] = []
     for manifest in sorted(taken, key=lambda manifest: manifest.report):
         base = manifest.report - manifest.index - 1

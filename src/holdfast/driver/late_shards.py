@@ -1,6 +1,6 @@
-"""Files that the last attempt staged on its nodes, and the dead driver had not gathered: hashed and gathered there.
-
-They are known when the logs of all ranks are here. From then on they are adopted like files that were gathered before.
+"""Files that the last attempt staged on its nodes and that the dead driver had not gathered. They are known when the
+logs of all ranks have arrived. They are then hashed and gathered on their nodes, and adopted like files that were
+gathered before.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class LateShards:
         self._gather(manifest, self._parts((entry.path, shard.rank) for entry, shard in chosen if not entry.at))
 
     def _complete(self, manifest: Manifest, ranks: list[RankReports]) -> None:
-        """The driver died after some nodes had gathered it, and others not."""
+        """The driver died when some nodes had gathered the checkpoint and others had not."""
         if manifest.attempt_number != self._state.attempt_number or manifest.index in self._taken:
             return
         owners: dict[str, int] = {}

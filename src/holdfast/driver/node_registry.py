@@ -12,7 +12,7 @@ from holdfast.wire.worker_messages import Place
 
 
 def place_of(message: NodeReady) -> str:
-    """The node on its machine, if workers may outlive their driver there; else empty."""
+    """The node's place on its machine, if workers may outlive their driver there; otherwise empty."""
     return f"{message.node_id}@{message.machine}" if message.machine else ""
 
 
@@ -22,11 +22,11 @@ class NodeRegistry:
         self._joining: set[str] = set()
         self._nodes: dict[str, KnownNode] = {}
         self._resting: set[str] = set()
-        self._clear: set[str] = set()  # places that others have found clear
+        self._clear: set[str] = set()  # places on which other nodes found no process left
 
     @property
     def is_settled(self) -> bool:
-        """Whether no node is on its way."""
+        """Whether no node is joining."""
         return not self._joining
 
     @property
@@ -48,7 +48,7 @@ class NodeRegistry:
             self._nodes[id].seats = _granted(seats)
 
     def lost(self, id: str) -> bool:
-        """Whether it was there, or on its way."""
+        """Whether the node was known or joining."""
         was_joining = id in self._joining
         self._joining.discard(id)
         return self._nodes.pop(id, None) is not None or was_joining
@@ -81,7 +81,7 @@ class NodeRegistry:
         return sum(placement.capacity_of(node, self._needs) for node in self._usable())
 
     def slots_up_to(self, most: int) -> int:
-        """The same, as far as it is wanted."""
+        """The same, but not more than the run wants."""
         slots = self.slots()
         return most if math.isinf(slots) else int(slots)
 
@@ -89,7 +89,7 @@ class NodeRegistry:
         return [node.id for node in self._usable()]
 
     def clear_among(self, places: Iterable[str]) -> list[str]:
-        """Those on which workers could outlive their driver, and none has."""
+        """Places where workers can outlive their driver and none has."""
         clear = self._clear | {node.place for node in self._nodes.values() if node.clear}
         return [place for place in places if place in clear]
 
@@ -105,11 +105,12 @@ class NodeRegistry:
         return placement.room_left(self._usable(), taken, self._needs)
 
     def leased(self, world_size: int) -> list[str]:
-        """The places across a network that an attempt would take."""
+        """The places across a network on which an attempt would be."""
         return self.places_of(self.place(world_size))
 
     def place(self, world_size: int, leased: Collection[str] | None = None) -> dict[str, list[Place]]:
-        """By node. Ranks that are on one node follow each other. Of the places across a network, only those."""
+        """The number of workers for each node: ranks on one node are consecutive. Of the nodes across a network, use
+        only these places."""
         nodes = [node for node in self._usable() if leased is None or not node.place or node.place in leased]
         placed: dict[str, list[Place]] = {}
         rank, cpus = 0, self._needs.cpus

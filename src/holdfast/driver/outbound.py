@@ -1,4 +1,4 @@
-"""Each command of the machine becomes orders for nodes and effects for the runtime. Nothing is decided here."""
+"""Turns each command of the core into orders for nodes and effects for the runtime. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .startup import Startup
 class Outbound:
     def __init__(self, known: DriverState, startup: Startup) -> None:
         self._known, self._startup = known, startup
-        self.finish: do.Finish | None = None  # the machine's last command
+        self.finish: do.Finish | None = None  # the last command of the core
         self._warned_of_overwriting = False
 
     def carry_out(self, command: do.Command) -> None:
@@ -71,7 +71,7 @@ class Outbound:
                 known.outbox.stall(on)
             case do.Upload(attempt_number, index, id, ranks):
                 manifest = known.shards.manifest_of(id)
-                if manifest is not None:  # otherwise it could not be gathered, and the machine is told
+                if manifest is not None:  # otherwise it could not be gathered, and the core was told
                     known.shards.upload(manifest, ranks)
             case do.Discard(attempt_number, index):
                 known.shards.discard(attempt_number, index)
@@ -106,7 +106,7 @@ class Outbound:
             after = set(known.attempts.homes.values())
             moved = (tuple(sorted(after - before)), tuple(sorted(before - after))) if before and after else ((), ())
             known.effects.append(ShowAttempt(command.attempt_number, command.world_size, *moved))
-            known.snapshots.attempt_started(command.snapshot)
+            known.snapshots.attempt_started(command.snapshot, after)
         else:
             known.queue.append(ev.Capacity(known.slots()))
             known.queue.append(not_started(command.attempt_number))
@@ -121,7 +121,7 @@ class Outbound:
         manifest = self._manifest(command)
         try:
             known.shards.gather(command, manifest)
-        except StorageError as error:  # the ranks' files do not go together
+        except StorageError as error:  # the files of the ranks cannot be merged
             known.queue.append(ev.CommitFailed(command.attempt_number, command.index, str(error)))
 
     def _commit(self, command: do.Commit) -> None:
@@ -134,7 +134,7 @@ class Outbound:
             known.effects.append(Commit(self._manifest(command), known.shards.shards(command)))
 
     def _warn_of_overwriting(self, command: do.Commit | do.Gather) -> None:
-        """Once per driver: a script that does it does it in every checkpoint."""
+        """Warn once per driver, because a script that does this does it in every checkpoint."""
         if self._warned_of_overwriting:
             return
         for path, ranks in overwritten(self._known.shards.shards(command)).items():
@@ -147,7 +147,7 @@ class Outbound:
             return
 
     def _manifest(self, command: do.Commit | do.Gather) -> Manifest:
-        """As far as it is known before the files are put together."""
+        """As far as is known before the files are merged."""
         known = self._known
         metrics = known.book.metrics_of(command.attempt_number, command.index)
         arguments = known.shards.arguments(command)

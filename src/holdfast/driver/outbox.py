@@ -1,7 +1,5 @@
-"""Orders that nodes have not carried out yet: none of them is forgotten with a lost node.
-
-An order belongs to the node that has its files, and is sent again when that node comes back. On a disk that all nodes
-reach, any of them can carry it out.
+"""Orders that nodes have not carried out yet. None is forgotten when a node is lost: an order belongs to the node that
+has the files, and is sent again when that node comes back. On a disk that all nodes reach, any node can carry it out.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from .effects import Effect, Send
 from .node_registry import NodeRegistry
 
 Report = tuple[int, int]  # (attempt, index)
-_NOBODY = ""  # the node of an order that any node may carry out, while there is none
+_NOBODY = ""  # stands for the node of an order that any node may carry out, while there is no node
 
 
 class Kind(IntEnum):  # which is hashed without a call: of ten thousand ranks, each has orders
@@ -58,7 +56,8 @@ class Outbox:
         self.order_together(node, kind, {about: order}, order)
 
     def order_together(self, node: str, kind: Kind, orders: Mapping[Any, wire.Message], message: wire.Message) -> None:
-        """Several orders in one message; separately if they are sent again, or go to other nodes as theirs is lost."""
+        """Several orders in one message. They become separate if they are sent again, or go to other nodes because
+        theirs is lost."""
         if node != _NOBODY and kind in self._for_any and node not in self._nodes.ids:
             for about, order in orders.items():
                 self.order_any(kind, about, order)
@@ -70,11 +69,11 @@ class Outbox:
             self.send(node, message)
 
     def order_any(self, kind: Kind, about: Any, order: wire.Message) -> None:
-        """Have any node do it, as soon as there is one."""
+        """Let any node carry it out, as soon as there is a node."""
         self.order(next(iter(self._nodes.usable()), _NOBODY), kind, about, order)
 
     def finish(self, kind: Kind, about: Any, node: str | None = None) -> bool:
-        """Forget an order that is carried out; whether it was still open."""
+        """Forget an order that was carried out. Returns whether it was still open."""
         owners = self._owners.get((kind, about), ())
         found = [owner for owner in owners if node is None or node == owner]
         for owner in found:
@@ -91,10 +90,10 @@ class Outbox:
             del self._owners[kind, about]
         return self._orders.pop((node, kind, about))
 
-    # Nodes come and go
+    # Nodes that join and leave
 
     def node_ready(self, node: str) -> None:
-        """It takes over open orders."""
+        """The node gets the open orders."""
         for (owner, kind, about), order in list(self._orders.items()):
             if owner == _NOBODY:
                 self._drop(owner, kind, about)
@@ -107,7 +106,7 @@ class Outbox:
             self.send(node, Pressure(True))
 
     def node_lost(self, node: str) -> list[Report]:
-        """The reports whose files it had and storage has not, if those do not come back with it."""
+        """The reports whose files the node had and storage lacks, if the node does not come back with them."""
         left_with: set[Report] = set()
         for owner, kind, about in [key for key in self._orders if key[0] == node]:
             if kind in (Kind.UPLOAD, Kind.GATHER):
@@ -137,8 +136,8 @@ class Outbox:
             self.order(node, Kind.FETCH, id, fetch)
 
     def take_fetched(self, node: str, id: str, number: int, failed: bool) -> bool:
-        """Whether that decides it: one has failed, or it was the last one. Answers to an earlier question about the
-        same checkpoint, when perhaps not all of it was in storage, may still be on their way."""
+        """Whether this answer is decisive: a node has failed, or it was the last answer. Answers to an earlier question
+        about the same checkpoint may still arrive; at that time perhaps not all of it was in storage."""
         if id not in self._fetches or self._fetches[id].number != number:
             return False
         self.finish(Kind.FETCH, id, node)
@@ -149,7 +148,7 @@ class Outbox:
         return True
 
     def forget_staged(self, attempt_number: int, index: int, id: str) -> None:
-        """Have nodes remove what they hold of a report. Files that all reach are removed by storage."""
+        """Let nodes remove their files of a report. Files that all nodes reach are removed by storage."""
         if self._files.are_with_node:
             self.tell(wire.Forget(attempt_number, index, id))
 
@@ -158,5 +157,5 @@ class Outbox:
         self.tell(Pressure(on))
 
     def run_task(self, task: str, payload: bytes, timeout_s: float | None) -> None:
-        """Beside the workers."""
+        """Start a task on a node, beside the workers."""
         self.order_any(Kind.TASK, task, wire.RunTask(task, payload, timeout_s))

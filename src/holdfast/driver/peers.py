@@ -1,7 +1,6 @@
-"""Whether the nodes of a run can talk to each other: a new one tests some of the others while training continues.
-
-Each connects to the other, because a firewall may block one direction. If two cannot talk, even at the second try, one
-of them is used only if the others are not enough.
+"""Whether the nodes of a run can reach each other. A new node tests some of the others while training continues. Each
+connects to the other, because a firewall may block one direction. If two nodes cannot reach each other at the second
+try either, one of them is used only if the others are not enough.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from holdfast.wire import messages as wire
 from .node_registry import NodeRegistry
 
 _MOST = 8  # nodes that a new one meets: with many of them all pairs would be too many
-_ATTEMPTS = 2  # one may have been going away at the first
+_ATTEMPTS = 2  # at the first try, one may have been about to leave
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,11 @@ class Peers:
         self._nodes, self._send = nodes, send
         self._arranged = 0
         self._meetings: dict[int, _Meeting] = {}  # by number, until their outcome is known
-        self._strangers: set[frozenset[str]] = set()  # pairs that cannot talk
-        self._met: set[str] = set()  # nodes of which something may be known
+        self._strangers: set[frozenset[str]] = set()  # pairs that cannot reach each other
+        self._met: set[str] = set()  # nodes that have been tested
 
     def joined(self, node: str) -> None:
-        if node in self._met:  # it is back
+        if node in self._met:  # the node has come back
             self.lost(node)
         self._met.add(node)
         for other in [id for id in self._nodes.ids if id != node and not self._nodes.is_draining(id)][-_MOST:]:
@@ -42,7 +41,7 @@ class Peers:
             self._arrange(_Meeting(node, other))
 
     def lost(self, node: str) -> None:
-        """Earlier results about it no longer count."""
+        """Earlier results about the node no longer count."""
         self._met.discard(node)
         self._meetings = {n: m for n, m in self._meetings.items() if node not in (m.host, m.guest)}
         self._strangers = {pair for pair in self._strangers if node not in pair}
@@ -84,7 +83,8 @@ class Peers:
         )
 
     def _to_be_set_apart(self) -> set[str]:
-        """As few as leave only nodes that can talk to each other: who has most pairs first, of equals the youngest."""
+        """The fewest nodes to leave out so that the rest can reach each other. Nodes in the most broken pairs go first;
+        of equals, the youngest."""
         age = {id: place for place, id in enumerate(self._nodes.ids)}
         pairs, apart = set(self._strangers), set()
         while pairs:

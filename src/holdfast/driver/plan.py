@@ -18,11 +18,11 @@ Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
 
 
 class ShardSource(Protocol):
-    """Where workers' parts of datasets come from that only the driver has."""
+    """Gives workers their parts of datasets that only the driver has."""
 
     def shard(self, name: str, attempt_number: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
-        """For a rank of the attempt whose ranks are on these nodes. ``lost``: the previous value, which cannot be
-        used."""
+        """The part of a rank, in the attempt whose ranks are on these nodes. ``lost``: the previous value, which is
+        unusable."""
 
     def close(self) -> None: ...
 

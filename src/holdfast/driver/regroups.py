@@ -1,4 +1,4 @@
-"""The ranks that wait to form their group again: the state of each, and the answer to all of them."""
+"""The ranks that wait to form a group again: how far each came, and the answer for all of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A run's remote storage. The journal has its own thread: when storage does not answer, the driver still receives from
-its workers, shows what they do, and acts on nothing that is not yet written."""
+"""A run's remote storage. The journal has its own thread. If storage does not answer, the driver still receives
+messages of its workers and shows their progress, but acts on nothing that is not written yet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RemoteStorage(Storage):
         """``scratch_dir``: the user's private directory on this machine."""
         super().__init__(inbox, score_attribute)
         self._location, self._scratch = location, scratch_dir
-        self._run_dir: Path | None = None  # until it is settled
+        self._run_dir: Path | None = None  # None until ``settle``
         self._patience_s = patience_s
         self._cleaning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-cleaning")
         self._writer: _JournalWriter | None = None
@@ -68,8 +68,8 @@ class RemoteStorage(Storage):
     def acquire(self) -> int:
         self._reach()
         try:
-            # The listing is beside the claim. What an earlier driver still commits until then is missing in it, as if
-            # it came after the claim.
+            # The listing runs in parallel with the claim. It may miss what an earlier driver still commits until then,
+            # as if that came after the claim.
             self._lease: RemoteLease = self._run.acquire(self._inbox.put, beside=self._list)
             self._journal, self._records, self._damage = self._lease.open_journal()
         except BaseException:
@@ -141,8 +141,8 @@ class RemoteStorage(Storage):
         return self._records
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
-        """Only manifests that the journal does not know are read: the others are seen to exist, and verified before
-        use."""
+        """Reads only manifests that the journal does not know. For the others it is enough that they exist: they are
+        verified before use."""
         self._listing = self._listed.result()
         known = {c.id for c in past.state.checkpoints}
         past.is_damaged = bool(self._damage)

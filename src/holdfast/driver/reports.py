@@ -1,4 +1,5 @@
-"""The reports of all ranks: recorded as they arrive, and combined where the k-th of each is needed."""
+"""The reports of all ranks. They are recorded as they arrive, and the k-th reports of all ranks are combined when they
+are needed."""
 
 from __future__ import annotations
 
@@ -17,20 +18,20 @@ Callback = Callable[[int, list[dict[str, Any]], str | None], None]
 
 
 class ReportBook:
-    """Keeps a rank's lines only as long as a checkpoint or a callback may still need them: beyond the end of its
-    attempt, if a checkpoint of it is still on its way then."""
+    """Keeps the lines of a rank only while a checkpoint or a callback may need them. This can be longer than its
+    attempt, if a checkpoint is still pending."""
 
     def __init__(self, emit: Callable[[Effect], None], calls_back: bool) -> None:
         self._emit, self._calls_back = emit, calls_back
-        self._attempts = deque([_AttemptReports(0, 0, 0, calls_back)])  # the last is the present one
+        self._attempts = deque([_AttemptReports(0, 0, 0, calls_back)])  # the last one is the current attempt
 
     def begin(self, attempt_number: int, world_size: int, base: int, rank_zero_only: bool = False) -> None:
-        """``base``: the reports of the run that it builds upon."""
+        """``base``: the reports of the run before this attempt."""
         silent = world_size - 1 if rank_zero_only else 0
         self._attempts.append(_AttemptReports(attempt_number, world_size, base, self._calls_back, silent))
 
     def add(self, reports: Reports) -> bytes | None:
-        """Write them down; rank 0's newest line, if it is among them."""
+        """Write the reports. Returns rank 0's newest line, if it is among them."""
         lines = b"".join([r.line for r in reports.reports])
         self._emit(WriteReports(reports.attempt_number, reports.rank, lines))
         rank, attempt = reports.rank, self._attempts[-1]
@@ -42,7 +43,7 @@ class ReportBook:
         return reports.reports[-1].line if rank == 0 else None
 
     def skip(self, attempt_number: int, rank: int, reports: int) -> None:
-        """The rank continues after this many reports, some of which it may not have made."""
+        """The replaced rank continues after this many reports. It may not have made all of them."""
         attempt = self._attempt(attempt_number)
         missing = 0 if attempt is None else reports - int(attempt.counts[rank])
         if attempt is not None and missing > 0:
@@ -51,7 +52,7 @@ class ReportBook:
                 attempt.lines[rank].extend([b""] * missing)
 
     def count(self, attempt_number: int, rank: int) -> float:
-        """How many reports of the rank are written down; endless if it has returned, or if its attempt is long gone."""
+        """How many reports of the rank are written; infinite if it has returned or if its attempt is too old."""
         attempt = self._attempts[-1]
         return attempt.counts[rank] if attempt.attempt_number == attempt_number else math.inf
 
@@ -81,7 +82,7 @@ class ReportBook:
         self._tell(attempt, first_pending.get(attempt.attempt_number, math.inf))
 
     def _tell(self, attempt: _AttemptReports, first_pending: float) -> None:
-        """All that are ready; then forget those that are no longer needed."""
+        """All reports that are ready. Those that are no longer needed are then forgotten."""
         told = math.inf
         if self._calls_back:
             for number, metrics, id in attempt.ready(first_pending):

@@ -1,6 +1,5 @@
-"""What workers ask of the driver and wait for: barriers, broadcasts, the list of checkpoints, durability, datasets.
-
-A request waits only as long as it can still be answered: a collective that a returned rank will never join is an error.
+"""Requests of workers that the driver answers: barriers, broadcasts, the list of checkpoints, durability, datasets. A
+request waits only while it can still be answered: a collective that a returned rank will never join is an error.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Requests:
 
     def settle(self, state: RunState, is_written: bool) -> None:
         """Answer the requests that can be answered now. ``is_written``: the journal has everything that led to this
-        state. Until then nothing counts as durable, and the workers have not been told of it either."""
+        state. Before that, nothing counts as durable, and workers have not heard of it."""
         if self._attempt_number != state.attempt_number or state.attempt is None:
             return
         if self._collective:
@@ -98,7 +97,7 @@ class Requests:
         if _waits_for_storage(asked, state) or (asked.request.kind in _ABOUT_STORAGE and not is_written):
             return False
         if asked.request.kind == "checkpoints" and not state.complete(asked.request.index - 1):
-            return False  # a rank that lags behind may still save files, so that the answer would depend on who asks
+            return False  # a rank that is behind may still save files, so ranks would get different answers
         if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
             return False
         if asked.request.kind in ("checkpoints", "checkpoints now"):

@@ -1,6 +1,5 @@
-"""The driver's loop: what comes in goes to the kernel, and the effects that it returns are carried out.
-
-It decides nothing. All that comes in, from agents, the storage thread, signals and timers, comes through one inbox.
+"""The driver's loop: it passes inputs to the kernel and carries out the effects that the kernel returns. It decides
+nothing. Messages of agents, the storage thread, signals and timers all arrive in one inbox.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ _BATCH = 1000
 
 
 class Driver:
-    """``run`` drives a run to its end. Who drives several of them calls ``open`` and ``start``, then ``take_in`` with
-    what comes into the inbox and when something is ``due``, until it ``is_over``, then ``ending`` and ``close``."""
+    """``run`` drives a run to its end. To drive several runs, call ``open`` and ``start``, then ``take_in`` for each
+    item of the inbox and whenever something is ``due``, until it ``is_over``, then ``ending`` and ``close``."""
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class Driver:
             display.finish(outcome, text)
 
     def start(self) -> None:
-        """Request nodes. The machine starts when they are there."""
+        """Request nodes. The core starts when they have joined."""
         for warning in self._warnings:
             self._executor.warn(warning)
         self._identify()
@@ -184,7 +183,7 @@ class Driver:
         self._storage.release()
 
     def close_session(self) -> None:
-        """Let the nodes go; the rest is for ``close``."""
+        """Release the nodes; ``close`` does the rest."""
         self._executor.close_session()
 
     def failed(self, error: Exception) -> ControllerError:
@@ -229,11 +228,11 @@ class Driver:
                 log.warning("%s", error)
 
     def _record_end(self, reason: str) -> None:
-        """Best effort: the driver is failing, maybe because it cannot write."""
+        """Best effort: the driver is failing, perhaps because it cannot write."""
         try:
             self._storage.write_last([ev.journalled(ev.RunEnded(Outcome.FAILED, reason))])
         except Exception as error:
-            if str(error) != reason:  # else the run is lost, which is why it ends
+            if str(error) != reason:  # otherwise this driver has lost the run, which is why it ends
                 log.warning("the end of the run could not be written to the journal: %s", error)
 
     def ask_to_stop(self, number: int, at_once: bool) -> None:
@@ -270,8 +269,8 @@ class Driver:
         return items
 
     def take_in(self, items: Iterable[Any]) -> None:
-        """Inputs of the kernel, callables for the loop, or the error that ends the run. Then the timers that are
-        due."""
+        """Process inputs of the kernel, callables for the loop, or the error that ends the run; then the timers that
+        are due."""
         self._storage.check_lease()
         answers = self._executor.answers
         for item in items:
@@ -304,7 +303,7 @@ def _had_finished(past: Past) -> bool:
 
 
 def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
-    """An old run's result must not be mistaken for that of new settings."""
+    """Warn, so that the result of an old run is not mistaken for one with the new settings."""
     if not past.attempts:
         return []
     newest = past.state.newest

@@ -1,4 +1,4 @@
-"""What ranks staged and nodes gathered, until it is in storage or given up."""
+"""The files that ranks staged and nodes gathered, until they are in storage or given up."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .site import Site
 
 @dataclass
 class _Unsaved:
-    """One report's checkpoint on its way to storage, as far as the driver knows it beyond its state in the core."""
+    """The pending checkpoint of one report: what the driver knows in addition to its state in the core."""
 
     shards: dict[int, Shard] = field(default_factory=dict)  # by rank, sealed
-    size: int = 0  # bytes of those: asked for at every turn, of ten thousand ranks
-    arguments: Any = None  # of its validation
+    size: int = 0  # bytes of those, kept up to date because it is read at every turn
+    arguments: Any = None  # the arguments of its validation
     manifest: Manifest | None = None  # when it was gathered
 
 
@@ -44,7 +44,7 @@ class ShardRegistry:
         self._unsaved: dict[Report, _Unsaved] = {}
 
     def seal(self, node: str, attempt_number: int, ranks: Sequence[int], index: int) -> None:
-        """Have staged shards hashed, and synced if that makes them durable."""
+        """Let the node hash staged shards, and sync them if that makes them durable."""
         orders: dict[Any, wire.Message] = {
             (attempt_number, r, index): wire.Seal(attempt_number, [r], index) for r in ranks
         }
@@ -67,7 +67,7 @@ class ShardRegistry:
         return self._unsaved[report]
 
     def keep_arguments(self, attempt_number: int, index: int, arguments: Any) -> None:
-        """Those that its validation is to be called with."""
+        """The arguments for the validation of that checkpoint."""
         self._entry(attempt_number, index).arguments = arguments
 
     def arguments(self, command: do.Commit | do.Gather) -> Any:
@@ -83,25 +83,25 @@ class ShardRegistry:
         return 0 if unsaved is None else unsaved.size
 
     def lost_with(self, command: do.Gather) -> str | None:
-        """A node that had a part of it, and was lost before it was asked to gather that."""
+        """A node that had a part of the checkpoint and was lost before it was asked to gather it."""
         homes = {self._attempts.node_of(command.attempt_number, rank) for rank in command.ranks}
         return None if self._site.keeps_files else next(iter(sorted(homes - set(self._nodes.ids))), None)
 
     def gather(self, command: do.Gather, manifest: Manifest) -> None:
-        """Have a complete checkpoint gathered, on each node the files of its own workers."""
+        """Let each node gather the files of its own workers for a complete checkpoint."""
         chosen = choose(command.id, self.shards(command))
         manifest = with_files(manifest, [entry for entry, _ in chosen])
         parts: dict[str, dict[int, list[str]]] = {}
         for rank in command.ranks:
             parts.setdefault(self._attempts.node_of(command.attempt_number, rank), {})[rank] = []
         for entry, shard in chosen:
-            if not entry.at:  # else it is in storage already
+            if not entry.at:  # otherwise it is in storage already
                 parts[self._attempts.node_of(command.attempt_number, shard.rank)][shard.rank].append(entry.path)
         self._entry(command.attempt_number, command.index).manifest = manifest
         self.gather_on(parts, manifest)
 
     def gather_on(self, nodes: Mapping[str, Mapping[int, list[str]]], manifest: Manifest) -> None:
-        """``nodes``: by node and rank, the files that it is to put together."""
+        """``nodes``: the files that each node merges, by node and rank."""
         report, line = (manifest.attempt_number, manifest.index), manifest_line(manifest)
         for node, parts in nodes.items():
             order = wire.Gather(manifest.id, *report, line, list(parts.items()))
@@ -141,7 +141,7 @@ class ShardRegistry:
     # The end of a checkpoint's way
 
     def note_durable(self, attempt_number: int, index: int, id: str) -> None:
-        """It is committed."""
+        """The checkpoint is committed."""
         self._drop(attempt_number, index)
         self._outbox.tell(Durable(attempt_number, id, index))
 
@@ -149,7 +149,7 @@ class ShardRegistry:
         self._outbox.tell(wire.Forget(manifest.attempt_number, manifest.index, manifest.id))
 
     def discard(self, attempt_number: int, index: int) -> None:
-        """That report's files are no longer needed."""
+        """The files of that report are no longer needed."""
         manifest = self.gathered(attempt_number, index)
         self._drop(attempt_number, index)
         self._outbox.forget_staged(attempt_number, index, manifest.id if manifest else "")

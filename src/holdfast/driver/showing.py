@@ -1,4 +1,4 @@
-"""What a person and the callbacks see of the machine's steps."""
+"""What the display and the callbacks show of the steps of the core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .plan import Ending, Plan
 
 
 def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> None:
-    """It is journalled, and about to be acted on."""
+    """The step is about to be acted on; if it is durable, it is in the journal."""
     event, before, state = step.event, step.before, step.after
     events = event.events if isinstance(event, ev.Several) else (event,)
     for one in events[:-1]:
@@ -38,7 +38,7 @@ def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> Non
 
 
 def closing_words(plan: Plan, state: RunState, ending: Ending, had_finished: bool) -> str:
-    """``had_finished``: before this driver took it."""
+    """``had_finished``: the run had finished before this driver started."""
     newest = state.newest
     saved = f"last checkpoint: {newest.id}" if newest else "no checkpoint was saved"
     if ending.outcome is Outcome.STOPPED:

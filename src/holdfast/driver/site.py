@@ -1,4 +1,4 @@
-"""Where a run lives, as far as the kernel has to know it."""
+"""The facts about a run's storage and nodes that the kernel needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Site:
-    grows: bool  # nodes come and go, so that there may be too little capacity
+    grows: bool  # nodes may join and leave, so there may be too little capacity
     keeps_files: bool  # a node that is lost comes back with its files, which are on this machine
     run_dir: Path  # of the run, or with remote storage where nodes have theirs for it; nothing is read or written here
     log_address: Callable[[int, int], str]  # of an attempt and a rank

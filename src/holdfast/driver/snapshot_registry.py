@@ -1,13 +1,11 @@
-"""Which nodes have which pieces of which snapshots in memory, and which copies are in progress.
-
-Nothing is decided here: ``core/run/memory`` decides which snapshot an attempt resumes from, and which nodes keep
-copies.
+"""Records which nodes have which pieces of which snapshots in memory, and which copies are in progress. It decides
+nothing: ``core/run/memory`` decides which snapshot an attempt resumes from, and which nodes keep copies.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from holdfast.core.run import events as ev
@@ -28,6 +26,7 @@ class _Taken:
     """One step of an attempt, as far as ranks have saved it."""
 
     moves: bool
+    alike: set[bytes] = field(default_factory=set)  # digests of what must be the same on all ranks if it moves
     reports: dict[int, int] = field(default_factory=dict)  # by rank
     homes: dict[str, set[str]] = field(default_factory=dict)  # nodes by piece
     final: set[int] = field(default_factory=set)  # ranks for which no further copies will be made
@@ -61,26 +60,31 @@ class SnapshotRegistry:
         self._nodes, self._outbox, self._replicas = nodes, outbox, replicas
         self._taken: dict[tuple[int, int], _Taken] = {}  # by attempt and step
         self._stores: dict[str, wire.PeerStore] = {}  # by node
-        self._told: dict[str, wire.Replicate] = {}  # where each node was told to send copies
+        self._answered: set[str] = set()  # nodes that were asked to open one, and have or cannot
+        self._told: dict[str, wire.Replicate] = {}  # where each node was told to send copies; number 0: not yet
+        self._orders = 0  # to send copies
+        self._writers: set[str] = set()  # nodes whose workers have written what is the same on all ranks
         self._recall: _Recall | None = None
-        self._recalls = 0  # how many there were: of the same snapshot another may follow, for other places
+        self._recalls = 0  # how many recalls there were: a second one of the same snapshot may follow, for other places
         self._steps: dict[int, int] = {}  # the last step that was known to be complete before a report of the run
         self._newest = -1  # step that any rank has completed
         self._given_up = -1  # snapshots up to this step that were incomplete when ranks were replaced stay so
 
-    # What nodes say
+    # Messages of nodes
 
     def hear(
         self, node: str, message: wire.SnapshotHeld | wire.StoreOpen | wire.Recalled, state: RunState
     ) -> Iterator[ev.Event]:
         if node not in self._nodes.ids:
-            return  # it is lost by now, with its content
+            return  # it has been lost with its content meanwhile
         match message:
             case wire.SnapshotHeld():
                 yield from self._hear_held(node, message, state)
             case wire.StoreOpen(port, token):
-                self._stores[node] = wire.PeerStore(node, self._nodes.address(node), port, token)
-                self._arrange(state)
+                self._answered.add(node)
+                if port:
+                    self._stores[node] = wire.PeerStore(node, self._nodes.address(node), port, token)
+                self._arrange()
             case wire.Recalled():
                 yield from self._hear_recalled(node, message)
 
@@ -90,16 +94,23 @@ class SnapshotRegistry:
         which = (message.attempt_number, message.step)
         if which not in self._taken and message.step <= self._given_up:
             return
-        self._open_stores(state)
+        if not message.pieces:
+            self._give_up(message)
+            return
+        self._open_stores()
+        self._note_writer(node, message.pieces)
         taken = self._taken.setdefault(which, _Taken(message.moves))
         taken.note(message.rank, message.reports)
         taken.moves = taken.moves and message.moves
+        taken.alike.add(message.alike)
+        order = self._told.get(node)
+        has_shared = order is not None and order.shared and order.number == message.order
         for piece in message.pieces:
             homes = taken.homes.setdefault(piece, set())
             homes.add(node)
-            if piece != memory.SHARED or self._told.get(node, wire.Replicate([], False)).shared:
+            if piece != memory.SHARED or has_shared:
                 homes.update(copy for copy in message.copies if copy in self._nodes.ids)
-        if message.final:
+        if message.final and (message.order or order is None):  # else the node brings copies when it knows where
             taken.final.add(message.rank)
         self._newest = max(self._newest, message.step)
         world_size = len(state.ranks)
@@ -110,15 +121,21 @@ class SnapshotRegistry:
             self._steps[report] = message.step
             for old in list(self._steps)[:-_KNOWN_STEPS]:
                 del self._steps[old]
-            taken.snapshot = Snapshot(*which, report, world_size, taken.moves)
+            taken.snapshot = Snapshot(*which, report, world_size, taken.moves and len(taken.alike) == 1)
             yield ev.SnapshotTaken(taken.snapshot)
         if len(taken.final) == world_size:
             self._drop_before(message.attempt_number, message.step)
             self._outbox.tell(SnapshotKept(message.attempt_number, message.step))
 
+    def _give_up(self, message: wire.SnapshotHeld) -> None:
+        """A rank does not take this one: those that do must not wait for it."""
+        if message.step > self._given_up:
+            complete = self.regrouped(message.step)
+            self._outbox.tell(SnapshotKept(message.attempt_number, message.step, True, complete))
+
     def regrouped(self, steps: int) -> tuple[int, int] | None:
-        """Replaced ranks continue after that step: they take no snapshot of earlier ones. Returns the newest complete
-        one, by attempt and step, whose memory stays."""
+        """Replaced ranks continue after that step and take no snapshot of earlier steps. Returns the newest complete
+        snapshot, by attempt and step; its memory stays."""
         self._taken = {key: taken for key, taken in self._taken.items() if taken.snapshot is not None}
         self._given_up = steps
         return max(self._taken, default=None)
@@ -129,8 +146,8 @@ class SnapshotRegistry:
 
     # Copies on other nodes
 
-    def _open_stores(self, state: RunState) -> None:
-        """When the first snapshot comes, and for each node that joins later."""
+    def _open_stores(self) -> None:
+        """Called when the first snapshot arrives, and for each node that joins later."""
         if self._replicas < 1 or len(self._nodes.ids) < 2:
             return
         for node in self._nodes.ids:
@@ -138,27 +155,35 @@ class SnapshotRegistry:
                 self._told[node] = wire.Replicate([], False)
                 self._outbox.send(node, wire.OpenStore(self._nodes.address(node)))
 
-    def _arrange(self, state: RunState) -> None:
+    def _note_writer(self, node: str, pieces: Sequence[str]) -> None:
+        if memory.SHARED in pieces and node not in self._writers:
+            self._writers.add(node)
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Nothing is copied before it is known, for each node that was asked, whether it takes copies."""
+        if not self._orders and not self._told.keys() <= self._answered:
+            return
         nodes = [node for node in self._nodes.ids if node in self._stores]
-        busy = {node for taken in self._taken.values() for node in taken.homes.get(memory.SHARED, ())}
-        shared = len(busy) <= self._replicas
-        for node in nodes:
-            peers = [self._stores[peer] for peer in memory.replica_nodes(node, nodes, self._replicas)]
-            order = wire.Replicate(peers, shared)
-            if order != self._told.get(node):
-                self._told[node] = order
-                self._outbox.send(node, order)
+        shared = len(self._writers) <= self._replicas
+        for node in sorted(self._answered & self._told.keys()):
+            peers = memory.replica_nodes(node, sorted({*nodes, node}), self._replicas)
+            order, told = [self._stores[peer] for peer in peers], self._told[node]
+            if (order, shared) != (told.to, told.shared) or not told.number:
+                self._orders += 1
+                self._told[node] = wire.Replicate(order, shared, self._orders)
+                self._outbox.send(node, self._told[node])
 
     def node_ready(self, node: str, state: RunState) -> None:
         self._forget_node(node)  # it may be another agent of the same name
         if self._told:
-            self._open_stores(state)
+            self._open_stores()
         if self._recall is not None and self._recall.waiting:
             self.recall(self._recall.snapshot, self._recall.world_size)
 
     def node_lost(self, node: str, state: RunState) -> Iterator[ev.Event]:
         self._forget_node(node)
-        self._arrange(state)
+        self._arrange()
         newest = state.snapshot
         if newest is not None and not self._is_there(newest):
             instead = max(
@@ -174,6 +199,8 @@ class SnapshotRegistry:
                 homes.discard(node)
         self._stores.pop(node, None)
         self._told.pop(node, None)
+        self._answered.discard(node)
+        self._writers.discard(node)
 
     def _is_there(self, snapshot: Snapshot) -> bool:
         taken = self._taken.get((snapshot.attempt_number, snapshot.step))
@@ -186,7 +213,7 @@ class SnapshotRegistry:
     # Recovery
 
     def recall(self, snapshot: Snapshot, world_size: int) -> None:
-        """Have each node verify and fetch what the workers that would be placed there need."""
+        """Let each node verify and fetch what its workers in the next attempt will need."""
         taken = self._taken.get((snapshot.attempt_number, snapshot.step))
         homes = taken.homes if taken is not None else {}
         placed = self._nodes.place(world_size)
@@ -194,7 +221,7 @@ class SnapshotRegistry:
             node: memory.pieces_of(snapshot, (place.rank for place in places), world_size)
             for node, places in placed.items()
         }
-        is_room = sum(map(len, placed.values())) >= world_size  # else a node is on its way
+        is_room = sum(map(len, placed.values())) >= world_size  # otherwise a node is joining
         waiting = set(asked) if is_room else {_NOBODY}
         self._recalls += 1
         self._recall = _Recall(snapshot, world_size, {node: set(p) for node, p in asked.items()}, waiting)
@@ -219,6 +246,9 @@ class SnapshotRegistry:
             older = [t.snapshot for t in self._taken.values() if self._is_usable(t, recall.snapshot)]
             yield ev.SnapshotLost(*which, message.error, max(older, default=None, key=_age))
             return
+        if which in self._taken:
+            for piece in recall.asked[node]:
+                self._taken[which].homes[piece].add(node)
         recall.waiting.discard(node)
         recall.moved = recall.moved or message.moved
         if not recall.waiting:
@@ -240,12 +270,12 @@ class SnapshotRegistry:
         return 0 if self._recall is None else self._recall.snapshot.world_size
 
     def redone(self, event: ev.AttemptStarted) -> int:
-        """How many steps that ranks had completed the attempt does again, as far as they are known."""
+        """How many completed steps the attempt repeats, as far as is known."""
         step = event.snapshot[1] if event.snapshot is not None else self._steps.get(event.base - 1, self._newest)
         return max(0, self._newest - step)
 
-    def attempt_started(self, event_snapshot: tuple[int, int] | None) -> None:
-        """A snapshot that it did not start from no longer belongs to the run."""
+    def attempt_started(self, event_snapshot: tuple[int, int] | None, nodes: Set[str]) -> None:
+        """On these nodes. A snapshot that it did not start from no longer belongs to the run."""
         if event_snapshot is None:
             self._taken.clear()
             self._newest, self._steps = -1, {}
@@ -253,6 +283,7 @@ class SnapshotRegistry:
             self._taken = {key: taken for key, taken in self._taken.items() if key == event_snapshot}
             self._newest = event_snapshot[1]
         self._recall, self._given_up = None, -1
+        self._writers = set(nodes)
 
 
 def _age(snapshot: Snapshot | None) -> tuple[int, int]:

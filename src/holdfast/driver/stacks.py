@@ -1,6 +1,5 @@
-"""The stacks of a hung attempt: saved in full, shown as a summary, and searched for the cause.
-
-A rank that hangs makes its peers wait in a collective. So the cause is the one that does not wait there.
+"""The stacks of a hung attempt. They are saved in full, shown as a summary, and searched for the cause. A rank that
+hangs makes its peers wait in a collective, so the cause is the rank that does not wait in one.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class AttemptStacks:
         self._texts: dict[int, str] = {}  # by rank
 
     def add(self, message: wire.Stacks, state: RunState) -> bool:
-        """Whether those of all ranks are known now."""
+        """Whether the stacks of all ranks have arrived."""
         if message.attempt_number != state.attempt_number or state.attempt is None:
             return False
         self._texts.update(message.texts)
@@ -48,7 +47,7 @@ class AttemptStacks:
         return [f"rank {rank}: {_place(text)}" for rank, text in sorted(self._texts.items())]
 
     def culprit(self) -> int:
-        """The only rank that waits for no other; -1 if that cannot be told."""
+        """The only rank that waits for no other rank; -1 if there is no such rank or several."""
         others = [rank for rank, text in self._texts.items() if not _waits(text)]
         return others[0] if len(others) == 1 and len(self._texts) > 1 else -1
 

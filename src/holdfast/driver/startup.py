@@ -1,4 +1,4 @@
-"""From the lease to the machine's first step: nodes join, and the leftovers of an earlier driver are collected."""
+"""From the lease to the first step of the core: nodes join, and the leftovers of an earlier driver are collected."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NODES_JOIN = "nodes join"  # a timer of the driver: how long to wait for the nod
 class Startup:
     def __init__(self, known: DriverState, work_off: Callable[[], None]) -> None:
         self._known, self._work_off = known, work_off
-        self._adopter: Adoption | None = None  # also when it is no longer waited for
+        self._adopter: Adoption | None = None  # kept when the start no longer waits for it
         self._adoption: Adoption | None = None
         self._found: list[ev.Event] | None = None  # the leftovers of an earlier driver, when they are known
         self.is_over = False
-        self.left_on_nodes = False  # something that an earlier driver had there, for the next one
+        self.left_on_nodes = False  # nodes have something of an earlier driver that the next driver needs
 
     def begin(self) -> None:
         """The nodes are asked for."""
@@ -38,7 +38,7 @@ class Startup:
             self._adopter = self._adoption = Adoption(known.shards, known.emit, *told)
 
     def nodes_announced(self) -> None:
-        """Those that are on their way are known."""
+        """The nodes that are joining are known."""
         if self._adopter is None:
             self._took_stock([])
 
@@ -56,23 +56,23 @@ class Startup:
             known.shards.sort_out(node.unsaved, known.stored())
 
     def sealed(self, message: wire.Sealed) -> bool:
-        """Whether it was something that an earlier driver left."""
+        """Whether the message was about something that an earlier driver left."""
         return self._adoption is not None and self._adoption.sealed(message)
 
     def uploaded(self, node: str, attempt_number: int, index: int, error: str) -> bool:
-        """Whether it was something that an earlier driver left."""
+        """Whether the message was about something that an earlier driver left."""
         return self._adoption is not None and self._adoption.uploaded(node, attempt_number, index, error)
 
     def staged_lost(self, node: str, id: str, why: str) -> bool:
-        """Whether it was something that an earlier driver left."""
+        """Whether the message was about something that an earlier driver left."""
         return self._adoption is not None and self._adoption.staged_lost(node, id, why)
 
     def node_lost(self, node: str) -> None:
-        if self._adoption is not None and not self._known.site.keeps_files:  # else another agent does that
+        if self._adoption is not None and not self._known.site.keeps_files:  # otherwise another agent does it
             self._adoption.node_lost(node)
 
     def time_is_up(self) -> None:
-        """Nodes take long to join. The files of nodes that are here are still uploaded first."""
+        """The time for nodes to join is over. Files of the nodes that have joined are still uploaded first."""
         known = self._known
         is_busy = self._adoption is not None and self._adoption.is_busy
         if starts_without(self._found is not None, bool(known.nodes.ids), is_busy):
@@ -97,7 +97,7 @@ class Startup:
         self._end()
 
     def _end(self, stop: ev.StopAsked | None = None) -> None:
-        """The machine takes over."""
+        """Let the core take over."""
         known = self._known
         self.is_over, self._adoption = True, None
         known.timers.pop(NODES_JOIN, None)

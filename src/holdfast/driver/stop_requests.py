@@ -42,7 +42,7 @@ def leave(objects: ObjectStore, request: StopRequest) -> None:
 
 
 def is_waiting(objects: ObjectStore) -> bool:
-    """Whether no driver has taken it."""
+    """Whether no driver has taken the note."""
     return get_if_there(objects, KEY) is not None
 
 

@@ -58,7 +58,7 @@ class Storage(ABC):
 
     @property
     def epoch(self) -> int:
-        """That began with this driver."""
+        """The epoch that began with this driver."""
         return self._lease.epoch
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Storage(ABC):
     @property
     @abstractmethod
     def run_key(self) -> str:
-        """The same for every driver of the run, and for no other run."""
+        """A key that is the same for every driver of the run and different for all other runs."""
 
     @abstractmethod
     def open(self) -> tuple[list[Record], list[Damage]]:
@@ -184,7 +184,7 @@ class Storage(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Let another driver in."""
+        """Release the lease: another driver may take the run."""
 
     @property
     @abstractmethod
@@ -197,7 +197,7 @@ class Storage(ABC):
         thread-safe."""
 
     def cause_of(self, error: Exception) -> Exception:
-        """Why the driver cannot continue: that it has lost the run explains all else."""
+        """Why the driver cannot continue. If it has lost the run, that explains all other errors."""
         return error
 
     def _submit(self, pool: ThreadPoolExecutor, job: Callable[[], Outcome]) -> None:

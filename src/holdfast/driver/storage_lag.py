@@ -26,7 +26,7 @@ class StorageLag:
         return not self._limit and self.behind.bytes > 0
 
     def look(self, state: RunState, now: float) -> ev.StorageLags | None:
-        """The news that the machine is to have of it, if there are any."""
+        """The event for the core, if there is anything new."""
         if not state.has_unsaved and not self._since:
             return None
         whole = [p for p in state.unsaved if state.is_whole(p)]

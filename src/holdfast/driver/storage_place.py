@@ -34,7 +34,7 @@ def storage_of(
     settings: Settings,
     score_attribute: str | None,
 ) -> D | R:
-    """One of these two kinds."""
+    """The storage for a location."""
     if location.path is not None:
         return disk(RunLayout(location.path), inbox, score_attribute)
     return remote(

@@ -1,4 +1,5 @@
-"""Is a checkpoint intact? Storage looks, or gives the manifest, and the nodes fetch the files and look at them."""
+"""Whether a checkpoint is intact. Storage verifies it, or returns the manifest, and the nodes fetch and verify the
+files."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from .shard_registry import ShardRegistry
 class Verification:
     def __init__(self, outbox: Outbox, shards: ShardRegistry, emit: Callable[[Effect], None]) -> None:
         self._outbox, self._shards, self._emit = outbox, shards, emit
-        self._waiting: str | None = None  # until it is in storage, as some nodes have no part of it, or only a part
-        self._staged: set[str] = set()  # what nodes look at that was not in storage when they were asked
+        self._waiting: str | None = None  # waits for storage, because some nodes have no part or only a part
+        self._staged: set[str] = set()  # what nodes are verifying that was not in storage when they were asked
 
     def begin(self, id: str, state: RunState) -> None:
         self._waiting = None
@@ -44,7 +45,7 @@ class Verification:
         self._outbox.fetch(id, line)
 
     def take_fetched(self, node: str, message: wire.Fetched) -> ev.Event | None:
-        """The meaning of a node's answer, if it is decisive."""
+        """The event that a node's answer means, if the answer is decisive."""
         id, error = message.id, message.error
         if not self._outbox.take_fetched(node, id, message.number, bool(error)):
             return None
@@ -54,5 +55,5 @@ class Verification:
             return ev.Verified(id)
         if not message.damaged:
             raise StorageError(f"{id} could not be read: {error}")
-        # A staged one says nothing about storage, where it may be by now.
+        # A staged file says nothing about storage, which may have it by now.
         return ev.StagedLost(id, error) if staged else ev.Damaged(id, error)

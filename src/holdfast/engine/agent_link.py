@@ -1,8 +1,7 @@
-"""The driver's end of the line to one agent: messages both ways, and a heartbeat.
-
-An agent is lost when several pings in a row are not answered. Pings are counted, not seconds: a driver that was
-suspended has sent none meanwhile. Each ping says which answer was heard last, which is how an agent across a network
-knows until when its driver counts on it.
+"""The driver's end of the connection to one agent: messages in both directions, and a heartbeat. An agent is lost when
+several pings in a row are not answered. Pings are counted, not seconds, because a suspended driver sends none. Each
+ping says which answer the driver received last. From that, an agent across a network knows until when its driver relies
+on it.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from holdfast.wire.channel import Unpacker, pack, received, send_some
 FENCE_MARGIN_S = 2.0  # how long a cut-off agent takes to end its workers after its lease has expired
 _PING_EVERY_S = 1.0
 _FEWEST_PINGS = 4
-_START_WITHIN_S = 120.0  # until the first word: Python starts, and the payload may be large
-_MOST_WAITING = 1000  # messages that the driver has not taken yet, above which what workers print is not passed on
-_MOST_HELD = 64 << 20  # bytes that wait for the driver, above which the agent is not listened to
+_START_WITHIN_S = 120.0  # until the first message: Python starts, and the payload may be large
+_MOST_WAITING = 1000  # with more unread messages in the driver, the output of workers is dropped
+_MOST_HELD = 64 << 20  # with more bytes waiting for the driver, the agent is not read
 
 
 class Link:
@@ -130,7 +129,7 @@ class Link:
             self._is_served = False
             if self._is_closed:
                 self.socket.close()
-        self._error = None if self._over else error  # a line that was closed fails in many ways
+        self._error = None if self._over else error  # a closed connection fails in many ways
         self._ended.set()
 
     @property
@@ -138,7 +137,7 @@ class Link:
         return self._is_connected and self._held < _MOST_HELD
 
     def _receive(self) -> bool:
-        """Whether the agent is still there."""
+        """Whether the agent has not exited."""
         data = received(self.socket, 1 << 18)
         if data is None:
             return True

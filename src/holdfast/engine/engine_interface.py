@@ -28,7 +28,8 @@ class EngineSession(Protocol):
         an order for the previous agent must not be carried out by its successor."""
 
     def send(self, node_id: str, message: Message) -> None:
-        """Never blocks for long and never raises for a lost node: its ``NodeLost`` will follow."""
+        """Send a message. This never blocks for long, and does not raise for a lost node: its ``NodeLost`` will
+        follow."""
 
     def close(self) -> None:
         """End everything. No process of the run is left when this returns."""
@@ -59,8 +60,8 @@ class Granting(Protocol):
 
 
 class Engine(Protocol):
-    grows: bool  # whether nodes come and go, so that there may be too little capacity for an attempt
-    is_this_machine: bool  # whether its only node is this machine: one that is lost comes back, with its files
+    grows: bool  # whether nodes may join and leave, so that an attempt may lack capacity
+    is_this_machine: bool  # whether its only node is this machine: a lost node comes back with its files
 
     def check(self, gpus: float) -> None:
         """Raise a ValueError that names the remedy if the workers can never get the resources that they request."""

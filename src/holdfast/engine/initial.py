@@ -27,7 +27,7 @@ _IN_VAIN = (
     "runtime_env",
 )
 _local: dict[str, float] = {}  # what trials share on this machine, where that was said
-_before: list[str | None] = []  # the previous value of the variable, and whether the connection is ours to close
+_before: list[str | None] = []  # the previous value of the variable, and whether we opened the connection
 
 
 def init(engine: str | None = None, *, address: str | None = None, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""A node's part in one run: its agent, and the next one if that dies, until the node is removed or the run has
+"""A node's part in one run: its agent, and a new agent if that one dies, until the node is removed or the run has
 ended."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Member:
     def drain(self, deadline_s: float) -> None:
         with self._lock:
             self._drain_by = time.monotonic() + deadline_s
-            if self._ready:  # else it is said when the driver knows of the node
+            if self._ready:  # otherwise it is sent when the driver knows of the node
                 self._say(wire.NodeDraining(self._node.id, deadline_s))
 
     def remove(self) -> None:

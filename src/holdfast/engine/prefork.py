@@ -10,8 +10,8 @@ from holdfast.node import seed
 
 
 def prefork(framework: Sequence[str], modules: Sequence[str], slow: Sequence[str] = ()) -> None:
-    """Import the framework, and take the snapshot for its sake, with these modules imported in it, and the slow ones if
-    there is time; unless that is switched off."""
+    """Import the framework and take the snapshot with these modules imported in it, and with the slow ones if there is
+    time. Does nothing more than the import if the setting is off."""
     in_force = settings.load()
     if in_force.prefork and in_force.start_method == "fork":
         for name in framework:

@@ -1,6 +1,5 @@
-"""One thread serves the lines to all agents of this process.
-
-With a thread for each, those of a large run would wait for the interpreter in a queue, and the driver's loop with them.
+"""One thread serves the connections to all agents of this process. With one thread per agent, the threads of a large
+run would compete for the interpreter, and the driver's loop with them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class AgentLine(Protocol):
         infinity for never; None if it has ended."""
 
     def end(self, error: Exception | None) -> None:
-        """It is no longer served."""
+        """Called when the connection is no longer served."""
 
 
 class Switchboard:
@@ -71,7 +70,7 @@ class Switchboard:
             raise
         try:
             thread.start()
-        except RuntimeError:  # a limit of threads is reached: this line fails, and the next one tries again
+        except RuntimeError:  # the limit of threads is reached: this connection fails, and the next one tries again
             service.close()
             self._close_pipe()
             raise
@@ -132,7 +131,7 @@ class _Service:
 
     def _pause(self) -> float | None:
         if not self._watched:
-            return 0.0  # the last one has ended
+            return 0.0  # the last connection has ended
         if self._behind:
             return _RETRY_S
         return max(0.0, self._next[0][0] - time.monotonic()) if self._next else None
@@ -146,7 +145,7 @@ class _Service:
                 self._serve(line, 0)
 
     def _retry(self) -> None:
-        """In turns, so that no line waits longer than the others."""
+        """Serve connections in turns, so that none waits longer than the others."""
         for inbox, waiting in list(self._behind.items()):
             for line in list(waiting):
                 del waiting[line]
@@ -162,7 +161,7 @@ class _Service:
             due = line.serve(mask)
             if due is not None:
                 self._watch(line, line.wants())
-        except Exception as error:  # it ends this line, and no other
+        except Exception as error:  # it ends only this connection
             self._end(line, error)
             return
         if due is None:
@@ -199,7 +198,7 @@ _board = Switchboard(), os.getpid()
 
 
 def switchboard() -> Switchboard:
-    """The one of this process; a fork makes a new one, because it has none of the threads."""
+    """The switchboard of this process. A fork creates a new one, because it has none of the threads."""
     global _board
     if _board[1] != os.getpid():
         _board = Switchboard(), os.getpid()

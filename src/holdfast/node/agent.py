@@ -2,7 +2,7 @@
 
 One thread runs the loop; a few others hash and move files. The agent decides nothing: it follows the driver's orders
 and reports what it sees. It exits when the driver has exited or must be assumed lost, and everything below it exits
-first. Besides its own run, that of the first ``Configure``, it serves any number of others, each with its own
+first. The first ``Configure`` names the agent's own run. It also serves any number of other runs, each with its own
 processes, files and payload. They share the zygote, the loop and the connection to the driver.
 """
 
@@ -30,8 +30,8 @@ _MOVE_IN_EVERY_S = 0.02
 
 
 class Agent:
-    """``alone``: the process belongs to the agent, and exits with it. ``leased``: there is a network between it and its
-    driver, so each must decide on its own when the other is lost."""
+    """``alone``: the process belongs to the agent and exits with it. ``leased``: agent and driver are connected by a
+    network, so each must decide on its own when the other is lost."""
 
     def __init__(
         self, driver: socket.socket, launcher: Launcher | None = None, *, alone: bool = False, leased: bool = False
@@ -49,10 +49,10 @@ class Agent:
         self._selector.register(self._wake, selectors.EVENT_READ, self._hear_threads)
         self._session: wire.Configure | None = None  # until the first order
         self._runs: dict[int, NodeRun] = {}
-        self._minded: set[NodeRun] = set()  # those that may have a deadline
+        self._minded: set[NodeRun] = set()  # runs that may have a deadline
         self._leaving: set[int] = set()  # runs that are to close
         self._closing = self._run_over = False
-        self._notices = 0  # that the machine goes away
+        self._notices = 0  # notice that the machine will be removed
         self._drained_at: float | None = None
         self._moves_in_by: float | None = None  # waits for the end of an earlier agent of the run on this machine
         self._clear = False  # all processes of it have exited
@@ -63,7 +63,7 @@ class Agent:
             while not self._closing and not self._line.over:
                 for key, mask in self._selector.select(self._timeout()):
                     now = self._selector.get_map().get(key.fd)
-                    if now is not None and now.fileobj is key.fileobj:  # else an event before it let go of it
+                    if now is not None and now.fileobj is key.fileobj:  # unless an earlier event released it
                         key.data(mask)
                 self._on_time()
         except LauncherLostError:
@@ -131,8 +131,8 @@ class Agent:
         self._move_in(order)
 
     def _move_in(self, session: wire.Configure) -> None:
-        """Say that the node is ready when no process of an earlier agent is left on it. If that takes longer than such
-        an agent may live without its driver, the driver has to know."""
+        """Report the node as ready when no process of an earlier agent is left on it. If that takes longer than such an
+        agent may live without its driver, tell the driver."""
         if self._moves_in_by is None:
             return
         found = self._lease.move_in(session.run_key, session.node_id) if self._lease is not None else True
@@ -166,7 +166,7 @@ class Agent:
         for run in self._all_runs():
             run.workers.watch_all()
 
-    # What other threads say
+    # Messages of other threads
 
     def _post(self, message: wire.Message) -> None:
         self._results.put(message)
@@ -176,7 +176,7 @@ class Agent:
         try:
             os.write(self._waker, b"x")
         except OSError:
-            pass  # full: the loop is awake anyway
+            pass  # the pipe is full, so the loop is awake anyway
 
     def _hear_threads(self, _mask: int) -> None:
         os.read(self._wake, 4096)

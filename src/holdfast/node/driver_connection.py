@@ -1,6 +1,5 @@
-"""The agent's side of the connection to its driver: orders come in, messages go out.
-
-Across a network the connection is also a lease, and each ping tells the agent what the driver has received.
+"""The agent's side of the connection to its driver: orders arrive, and messages are sent. Across a network the
+connection is also a lease, and each ping tells the agent what the driver has received.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from holdfast.node.node_lease import NodeLease, now
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack, received, send_some
 
-_BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
+_BACKLOG = 16 << 20  # with more unsent bytes to the driver, workers are not read
 _ORDERS_WITHIN_S = 120.0  # the first order may be large
-_TOGETHER_WITHIN_S = 0.01  # how long a report waits for those of the other workers
+_TOGETHER_WITHIN_S = 0.01  # how long a report waits for reports of other workers
 _LOOK_EVERY_S = 1.0  # at the lease: a machine that was suspended slept through the end of its time-outs
 
 
@@ -43,17 +42,17 @@ class DriverConnection:
         self._watched_for = selectors.EVENT_READ
 
     def lease(self, timeout_s: float) -> None:
-        """Across a network: hold it for so long after the last answer that the driver has heard."""
+        """Across a network: hold the lease for this long after the last answer that the driver has received."""
         self._lease_s = timeout_s
         self._hold(min(self._answers))
 
     @property
     def is_cut(self) -> bool:
-        """Whether the driver must be taken to have given this agent up."""
+        """Whether the lease has expired, so that the driver may have given up this agent."""
         return self._lease is not None and self._lease.is_over
 
     def due(self) -> float | None:
-        """When to look at the lease again."""
+        """When to check the lease again."""
         if self._lease is None:
             return None
         return time.monotonic() + min(self._lease.left_s, _LOOK_EVERY_S)
@@ -89,7 +88,7 @@ class DriverConnection:
         self.say(wire.Pong(ping.number))
 
     def _hold(self, heard: int) -> None:
-        """From when that ping was answered."""
+        """The lease counts from the moment in which that ping was answered."""
         if self._lease is not None:
             self._lease.end = self._answers[heard] + self._lease_s
 
@@ -107,21 +106,21 @@ class DriverConnection:
 class RunConnection:
     """One run's share of the connection: its messages carry its number, unless it is the agent's own run.
 
-    Workers of one job report at about the same time. Their reports wait for each other for a moment and are sent as one
-    message, so that a driver of many nodes gets one message per node.
+    The workers of a job report at about the same time. Their reports wait for each other for a moment and are sent as
+    one message, so the driver gets one message per node.
     """
 
     def __init__(self, line: DriverConnection, run: int | None) -> None:
         self._line, self._run = line, run
         self._held: list[wire.Reports] = []
-        self.due: float | None = None  # when they go at the latest
+        self.due: float | None = None  # when they are sent at the latest
 
     @property
     def listening(self) -> bool:
         return self._line.listening
 
     def say(self, message: wire.RunNews) -> None:
-        if not isinstance(message, wire.Output):  # which may come before a report that was made before it
+        if not isinstance(message, wire.Output):  # messages that may overtake an earlier report
             self.flush()
         self._line.say(self.envelope(message))
 

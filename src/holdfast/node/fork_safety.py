@@ -1,4 +1,5 @@
-"""Whether this process may be forked: a child has only the thread that forked, and locks of others stay held in it."""
+"""Whether this process may be forked. A child has only the thread that called fork, and locks that other threads hold
+stay locked in it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from holdfast.wire.channel import received
 _NONCE = _DIGEST = 32
 _ANSWER = _NONCE + _DIGEST
 _TURN_S = 0.1
-_STRANGERS = 64  # that may stand at the door at a time
+_STRANGERS = 64  # unauthenticated connections at a time
 _STRANGER_S = 10.0  # how long one may take to answer
 
 
@@ -56,7 +56,7 @@ class AgentListener:
                 sock: socket.socket = key.fileobj  # type: ignore[assignment]
                 if key.data is None:
                     self._greet()
-                elif sock.fileno() >= 0 and self._hear(sock, key.data):  # else it was sent off a moment ago
+                elif sock.fileno() >= 0 and self._hear(sock, key.data):  # otherwise it was rejected a moment ago
                     return sock
             self._send_off(lambda caller: caller.until < time.monotonic())
         return None
@@ -116,7 +116,7 @@ class AgentListener:
 
 
 def call(host: str, port: int, token: bytes, within_s: float) -> socket.socket:
-    """In the agent: the socket to its driver. ``OSError`` if the driver cannot be reached or is another."""
+    """In the agent: connect to its driver. ``OSError`` if the driver cannot be reached or is not the right one."""
     sock = socket.create_connection((host, port), timeout=within_s)
     try:
         theirs = receive_exactly(sock, _NONCE)
@@ -133,7 +133,7 @@ def call(host: str, port: int, token: bytes, within_s: float) -> socket.socket:
 
 
 def receive_exactly(sock: socket.socket, size: int) -> bytes:
-    """So many bytes, however they arrive; ``ConnectionResetError`` if the other end hangs up before."""
+    """Read exactly this many bytes. ``ConnectionResetError`` if the other end closes the connection before."""
     data = b""
     while len(data) < size:
         part = sock.recv(size - len(data))

@@ -1,7 +1,5 @@
-"""How a worker process comes to be: forked from the zygote, or started again where forking is not safe.
-
-Both ways give the same things back: Forked (or NotForked), Exited and Paused messages on a socket that the agent
-watches.
+"""How worker processes are started: forked from the zygote, or as fresh interpreters where forking is not safe. Both
+ways send the same messages on a socket that the agent watches: Forked (or NotForked), Exited and Paused.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class LauncherLostError(Exception):
 
 class Launcher(Protocol):
     socket: socket.socket
-    shared: bool  # by several runs, so a worker's leftovers must be removed with it, and not with the last worker
+    shared: bool  # shared by runs: remove a worker's leftovers when it exits, not with the last worker
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None: ...
     def warmed(self, modules: Sequence[str]) -> Launcher | None: ...
@@ -90,13 +88,13 @@ class ZygoteLauncher:
             return
         try:
             self._process.wait(_GONE_WITHIN_S)
-        except subprocess.TimeoutExpired:  # it is in the middle of an import, say
+        except subprocess.TimeoutExpired:  # for example, it is importing
             self._process.kill()
             self._process.wait()
 
 
 class SpawnLauncher:
-    """Each worker is a fresh interpreter. Slower, and works where only that is safe (macOS)."""
+    """Each worker is a fresh interpreter. This is slower, and the only safe way on macOS."""
 
     def __init__(self) -> None:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -130,13 +128,13 @@ class SpawnLauncher:
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
         if process_control.LINUX:
             self._tell_pauses(process.pid)
-            process_control.kill_group(process.pid)  # before it is reaped, so its number cannot be another's yet
+            process_control.kill_group(process.pid)  # before it is reaped: no other process has its pid yet
         code = process.wait()
         status = -code if code < 0 else code << 8
         self.say(Exited(process.pid, status))
 
     def _tell_pauses(self, pid: int) -> None:
-        """Until the process has ended."""
+        """Wait until the process has exited."""
         while True:
             seen = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOWAIT)
             if seen is None or seen.si_code not in (os.CLD_STOPPED, os.CLD_CONTINUED):

@@ -31,7 +31,7 @@ def end_leftovers(own: str) -> None:
     for pid in _earlier(own):
         tree = ProcessTree()
         try:
-            tree.add(pid)  # from now on it is known if the number becomes another's
+            tree.add(pid)  # from now on a reused pid is noticed
             if _is_earlier(pid, own):
                 tree.kill()
                 tree.wait(_GONE_WITHIN_S)
@@ -53,7 +53,7 @@ def _is_earlier(pid: int, own: str) -> bool:
             and found.partition(b":")[0] == run
             and int(found.partition(b":")[2]) < int(epoch)
             and processes.is_ours(pid)
-            # The same path is the same run, and the same machine, in the same namespaces alone.
+            # A path means the same run and the same machine only within the same namespaces.
             and all(processes.namespace(kind, pid) == processes.namespace(kind) for kind in ("mnt", "net"))
         )
     except ValueError:

@@ -1,8 +1,8 @@
-"""A run's checkpoints on a node when storage is remote: those waiting for upload, and those that workers read.
-
-Its directory has the layout of a run. Staged files are renamed into ``checkpoints/<id>/`` once the checkpoint is
-complete, with the manifest beside it, and stay there as long as a worker may need them. A mark lists the checkpoints
-that are not in storage yet. It survives the agent and the driver, and the next driver on this node uploads them.
+"""A run's checkpoints on a node when storage is remote: those that wait for upload, and those that workers read. The
+directory has the layout of a run. When a checkpoint is complete, its staged files are renamed into
+``checkpoints/<id>/``, with the manifest beside it, and stay there as long as a worker may need them. A mark lists the
+checkpoints that storage does not have yet. It survives the agent and the driver, and the next driver on this node
+uploads them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from holdfast.store.remote.parts import PartUploader
 from holdfast.store.remote.remote_checkpoints import begin_upload
 from holdfast.store.staging import FileEntry
 
-_FILES_AT_ONCE = 8  # large ones go in parallel parts besides
+_FILES_AT_ONCE = 8  # in addition, large files are sent in parallel parts
 _LOG_PATIENCE_S = 5.0
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
 
 
 class _Mark(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}):
-    """What of a checkpoint was gathered on this node: by rank, from which report."""
+    """Which parts of a checkpoint were gathered on this node: by rank, from which report."""
 
     attempt_number: int
     index: int
@@ -47,7 +47,7 @@ class _Mark(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}
 
 
 class Left(NamedTuple):
-    """What one rank of an earlier attempt reported, as its log has it."""
+    """What one rank of an earlier attempt reported, according to its log."""
 
     attempt_number: int
     rank: int
@@ -80,7 +80,7 @@ class NodeCheckpoints:
     def gather(
         self, id: str, attempt_number: int, index: int, manifest: bytes, parts: list[tuple[int, list[str]]]
     ) -> None:
-        """Renames only. Done again after a crash in the middle, it resumes where that left it."""
+        """Only renames files. After a crash in the middle, a repetition continues where it stopped."""
         target = self.layout.checkpoint_dir(id)
         target.mkdir(parents=True, exist_ok=True)
         replace_file(self._mark(id), msgspec.json.encode(_Mark(attempt_number, index, parts)))
@@ -112,8 +112,8 @@ class NodeCheckpoints:
         in_parallel(upload_file, paths, _FILES_AT_ONCE, "transfer")
 
     def fetch(self, id: str, manifest_line: bytes, stored: bool) -> None:
-        """Every file of the manifest is here and has its digest when this returns; CheckpointDamagedError if storage
-        has something else, or, unless it is ``stored``, if something is missing here."""
+        """Make sure that every file of the manifest is here and matches its digest. CheckpointDamagedError if storage
+        has other content, or if a file is missing here and the checkpoint is not ``stored``."""
         manifest = parse_manifest(id, manifest_line, id)
         with self._fetching:
             in_parallel(
@@ -165,7 +165,8 @@ class NodeCheckpoints:
         self._resumed = id
 
     def mark_durable(self, id: str) -> None:
-        """It is in storage now. Of those only the newest is kept, and those that workers may still be reading."""
+        """The checkpoint is in storage now. Of such checkpoints, keep only the newest and those that workers may still
+        read."""
         if not self.layout.checkpoint_dir(id).is_dir():
             return
         self._mark(id).unlink(missing_ok=True)
@@ -190,12 +191,12 @@ class NodeCheckpoints:
         self._mark(id).unlink(missing_ok=True)
 
     def unsaved(self) -> list[bytes]:
-        """The manifests of checkpoints that are gathered here and not in storage."""
+        """The manifests of checkpoints that are gathered here and are not in storage."""
         files = [self.layout.manifest_file(id) for id in sorted(self._marked())]
         return [read_whole(file) for file in files if file.exists()]
 
     def take_back(self) -> None:
-        """Undo each interrupted gathering, so that all files that its ranks staged are in one place again."""
+        """Undo each interrupted gathering, so that all staged files of its ranks are in one place again."""
         for id in self._marked():
             if self.layout.manifest_file(id).exists():
                 continue

@@ -1,9 +1,8 @@
-"""How long the workers of an agent across a network may continue without its driver, and how their end is known.
-
-The driver takes the agent for gone when it has not heard from it for the node's time-out, and a driver that comes after
-a dead one counts on the same: by then the workers must have ended. When that is, is written where the zygotes read it
-too, so that workers end even if their agent is stopped. A place on the machine, a name that zygotes and workers hold
-and the kernel frees with the last of them, shows the next agent of the run that none of them is left.
+"""How long the workers of an agent across a network may continue without its driver, and how others know that they have
+ended. The driver considers the agent lost when it has not heard from it for the node's timeout. The driver after a dead
+one relies on the same: by then the workers must have ended. The deadline is written where the zygotes can read it, so
+that workers end even if their agent is stopped. Zygotes and workers also hold a name, the run's place on the machine.
+The kernel frees it with the last of these processes, so the next agent of the run knows that none is left.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def now() -> float:
 
 
 class NodeLease:
-    """``fds`` of another process's lease make it the same one."""
+    """With the ``fds`` of another process's lease, this is the same lease."""
 
     def __init__(self, fds: Sequence[int] = ()) -> None:
         memory, place = fds or (process_control.anonymous_file(bytes(_END.size)), -1)
@@ -42,7 +41,7 @@ class NodeLease:
 
     @property
     def end(self) -> float:
-        """By ``now``."""
+        """Whether it has expired by ``now``."""
         return float(_END.unpack_from(self._memory)[0])
 
     @end.setter
@@ -73,7 +72,8 @@ class NodeLease:
         return True
 
     def leave_to_zygote(self) -> None:
-        """Processes that can train hold the place, not the agent: the agent may be stopped when they have exited."""
+        """The processes that can train hold the place, and the agent does not: it may be stopped when they have already
+        exited."""
         memory, place = self.fds
         if place >= 0:
             os.close(place)
@@ -81,6 +81,6 @@ class NodeLease:
 
 
 def machine() -> str:
-    """Where a place is one: this network namespace since the machine was started."""
+    """The scope of a place: this network namespace, since the machine was booted."""
     boot, network = processes.boot_id(), "".join(filter(str.isdigit, processes.namespace("net")))
     return f"{boot}.{network}" if boot and network else socket.gethostname()

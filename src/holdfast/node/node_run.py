@@ -27,9 +27,9 @@ class AgentParts:
     pool: ProcessPool
     selector: selectors.BaseSelector
     hands: StorageThreads
-    post: Callable[[wire.Message], None]  # say something for a thread that is not the loop's
-    wake: Callable[[], None]  # make the loop look at what closes
-    mind: Callable[[NodeRun], None]  # the run may have a deadline: ask it, until it has none
+    post: Callable[[wire.Message], None]  # queues a message from another thread than the loop
+    wake: Callable[[], None]  # makes the loop check which runs are closing
+    mind: Callable[[NodeRun], None]  # the run may have a deadline: ask it until it has none
 
 
 class NodeRun:
@@ -41,7 +41,7 @@ class NodeRun:
         deadline, taken = (lambda: shared.mind(self)), self._snapshots.taken
         self.workers = WorkerProcesses(session, self._storage.layout, *where, deadline, taken)
         shared.mind(self)
-        self._over: bool | None = None  # how it was told to close
+        self._over: bool | None = None  # the order to close it
         self._wound_up = False
         self._node_id = session.node_id
 
@@ -129,7 +129,7 @@ class NodeRun:
     # In other threads
 
     def _beside(self, work: Callable[[], wire.RunNews]) -> None:
-        """In a separate thread: the others may be busy for long."""
+        """Run it in a separate thread: the other threads may be busy for a long time."""
         threading.Thread(target=lambda: self._answer(work()), name="holdfast-aside", daemon=True).start()
 
     def _answer(self, message: wire.RunNews) -> None:

@@ -1,11 +1,11 @@
-"""A run's snapshots on this node: the agent owns the memory, computes digests in the background, and keeps copies.
-
-A snapshot whose file changed while its digest was computed does not count. A recall computes every digest again: files
-that differ or are missing are fetched from a peer, and if no peer has them, the driver is told.
+"""A run's snapshots on this node. The agent owns the memory, computes digests in the background, and keeps copies. A
+snapshot whose file changed while its digest was computed does not count. A recall computes every digest again. Files
+that differ or are missing are fetched from a peer; if no peer has them, the driver is told.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -33,14 +33,15 @@ class NodeSnapshots:
         self._lock = threading.Lock()
         self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, attempt, step, digest
         self._order = wire.Replicate([], False)
+        self._uncopied: dict[int, tuple[int, Snapshot]] = {}  # by rank, what was taken before the first order to copy
         self._lines: dict[int, PeerCalls] = {}  # by rank, because ranks bring theirs at the same time
         self._store: SnapshotStore | None = None
         self._recalled: dict[str, str] = {}  # the files of the last recall, by piece
         self._recalled_of: tuple[int, int] | None = None
 
     def memory(self, order: wire.StartWorkers | None) -> Memory | None:
-        """What the workers of an attempt are told; None if no memory is available. Without an order: for an attempt
-        that gets its state from a peer."""
+        """The information for the workers of an attempt; None if no memory is available. Without an order: for an
+        attempt that gets its state from a peer."""
         directory = self._made_directory()
         if directory is None:
             return None
@@ -59,13 +60,21 @@ class NodeSnapshots:
             case wire.OpenStore(address):
                 self._open_store(address)
             case wire.Replicate():
-                self._order = order
+                self._replicate(order)
             case wire.Recall():
                 self._run_beside(lambda: self._answer(self._recall(order)))
 
     def taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
-        """A worker has written one."""
+        """A worker has written a snapshot."""
         self._run_beside(lambda: self._keep_taken(attempt_number, rank, message))
+
+    def _replicate(self, order: wire.Replicate) -> None:
+        """From now on; also what the run's first order comes too late for."""
+        with self._lock:
+            self._order, uncopied = order, self._uncopied
+            self._uncopied = {}
+        for rank, (attempt_number, message) in uncopied.items():
+            self.taken(attempt_number, rank, message)
 
     def close(self) -> None:
         if self._store is not None:
@@ -81,13 +90,16 @@ class NodeSnapshots:
         files = {piece: self._own(path) for piece, path in message.pieces.items()}
         for piece, path in files.items():
             if not self._digest_taken(piece, path, attempt_number, message.step):
-                return  # it is being overwritten: the worker has stopped waiting for us
-        order = self._order
+                return  # it is being overwritten, because the worker no longer waits for us
+        with self._lock:
+            order = self._order
+            if not order.number:
+                self._uncopied[rank] = (attempt_number, message)
         said = (attempt_number, rank, message.step, message.reports, message.moves, list(files))
-        self._answer(wire.SnapshotHeld(*said, [], not order.to))
+        self._answer(wire.SnapshotHeld(*said, [], not order.to, message.alike, order.number))
         if order.to:
             copies = [peer.node for peer in order.to if self._bring(rank, peer, files, order.shared, message.keep)]
-            self._answer(wire.SnapshotHeld(*said, copies, True))
+            self._answer(wire.SnapshotHeld(*said, copies, True, message.alike, order.number))
 
     def _own(self, path: str) -> Path:
         assert self._directory is not None
@@ -178,17 +190,17 @@ class NodeSnapshots:
                 if lines.fetch(peer, wanted, into, self._keep):
                     return self._verified(piece, order.attempt_number, order.step)
         except OSError:
-            pass  # no memory for it
+            pass  # there is no memory for it
         finally:
             lines.close()
         return None
 
     def _open_store(self, address: str) -> None:
         directory = self._made_directory()
-        if directory is None or self._store is not None:
-            return
-        try:
-            self._store = SnapshotStore(directory, address, self._find, self._keep)
-        except OSError:
-            return  # no node can bring anything here
-        self._answer(wire.StoreOpen(self._store.port, self._store.token))
+        if directory is not None and self._store is None:
+            with contextlib.suppress(OSError):
+                self._store = SnapshotStore(directory, address, self._find, self._keep)
+        if self._store is None:
+            self._answer(wire.StoreOpen(0, b""))  # no node can bring anything here
+        else:
+            self._answer(wire.StoreOpen(self._store.port, self._store.token))

@@ -1,4 +1,5 @@
-"""Whether two nodes can talk: a few MiB each way, as a collective would send them, with checksums, and in time."""
+"""Whether two nodes can reach each other: they send a few MiB in both directions, as a collective would, with checksums
+and a time limit."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _DIGEST = 16
 
 def open_door(address: str) -> AgentListener:
     """Let one other node connect, and serve it in a separate thread. ``OSError`` if that is impossible."""
-    door = AgentListener(address)  # longer than the caller waits, which reports what went wrong
+    door = AgentListener(address)  # longer than the caller waits: the caller reports the problem
     threading.Thread(target=_serve, args=(door, 2 * WITHIN_S), name="holdfast-door", daemon=True).start()
     return door
 
@@ -55,7 +56,7 @@ def _serve(door: AgentListener, within_s: float) -> None:
         door.close()
     if caller is None:
         return
-    with caller, contextlib.suppress(OSError):  # the caller reports what went wrong
+    with caller, contextlib.suppress(OSError):  # the caller reports the problem
         theirs, ours = _receive(caller, AMOUNT, deadline), os.urandom(AMOUNT)
         _send(caller, _digest(theirs) + ours + _digest(ours), deadline)
 
@@ -75,7 +76,7 @@ def _receive(peer: socket.socket, size: int, deadline: float) -> bytes:
         peer.settimeout(_left(deadline))
         part = peer.recv(min(size - len(data), 1 << 18))
         if not part:
-            raise ConnectionResetError("it hung up")
+            raise ConnectionResetError("the other node closed the connection")
         data += part
     return bytes(data)
 

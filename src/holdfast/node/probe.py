@@ -1,4 +1,4 @@
-"""A quick look at whether the machine is fit to train on: well under a second if it is."""
+"""A quick check whether the machine is fit for training. On a good machine it takes well under a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-_WITHIN_S = 20.0  # for each check: a disk that hangs is found, and one that is busy does not pass for that
+_WITHIN_S = 20.0  # per check: long enough that a busy disk does not count as one that hangs
 _BURST = 8 << 20
 _BURST_DIGEST = "2daeb1f36095b44b318410b3f4e8b5d989dcc7bb023d1426c492dab0a3053e74"
 _MEMORY = 64 << 20

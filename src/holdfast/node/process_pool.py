@@ -1,9 +1,8 @@
-"""Where the processes of all runs of a node come from: the launchers, and the zygotes that workers are forked from.
-
-A run launches its processes here, and is told of their fork, stops and exit. Modules that a run wants to preload are
-imported in a successor of the zygote after the first report; it forks all workers from then on. If every worker needs
-them before its first report, they are imported as soon as the first workers have entered the train function, and
-processes launched from then on wait for that, because they would import the same.
+"""The source of the processes of all runs on a node: launchers, and the zygotes that workers are forked from. A run
+launches its processes here and hears of their fork, stop and exit. Modules that a run wants to preload are imported
+after the first report, in a successor of the zygote, which then forks all workers. If every worker needs them before
+its first report, they are imported as soon as the first workers have entered the train function. Processes launched
+after that wait for these imports, because they would import the same modules.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from holdfast.wire.zygote_messages import Exited, Forked, NotForked, Paused, War
 
 _WARM_AFTER_S = 15.0
 _NOT_STARTED = os.EX_OSERR << 8  # as from os.waitpid
-_MOST_UNBORN = 32  # that a zygote is asked for at a time: the socket to it holds only so much
+_MOST_UNBORN = 32  # forks requested from a zygote at a time: its socket has little space
 
 
 class Owner(Protocol):
@@ -52,16 +51,16 @@ class ProcessPool:
             forking = session.start_method == "fork" and process_control.LINUX
             launcher = ZygoteLauncher.start(session.essential, lease, session.imported) if forking else SpawnLauncher()
         self._launcher = launcher  # the one that starts processes now
-        self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
+        self._launchers: list[Launcher] = []  # launchers whose processes may live; each is the child of the one before
         self._watch(launcher)
         self.oom = OomWatch()
         self._tokens = 0
         self._waiting: deque[tuple[Owner, WatchedProcess, int]] = deque()
         self._unborn: dict[int, tuple[Owner, WatchedProcess]] = {}  # by token
         self._living: dict[int, tuple[Owner, WatchedProcess]] = {}  # by pid
-        self._known = {*session.essential}  # modules that are imported or will be
+        self._known = {*session.essential}  # modules that are imported or will be imported
         self._to_preload: list[str] = []
-        self._warming: list[str] = []  # what a successor is importing now
+        self._warming: list[str] = []  # modules that a successor is importing now
         self._warm_at: float | None = None
         self._holds = False  # processes wait for the current imports
 
@@ -74,7 +73,7 @@ class ProcessPool:
         """Modules that a run's workers import, and that take long."""
         self._to_preload += [name for name in modules if name not in self._known]
         self._known.update(modules)
-        self.warm_later()  # also where no worker starts: the node may be a reserve
+        self.warm_later()  # even if no worker starts here: the node may be a spare node
 
     def share(self) -> None:
         """There is more than one run from now on."""
@@ -98,7 +97,7 @@ class ProcessPool:
             try:
                 self._launcher.launch(process.token, fds, bool(process.task))
             except OSError as error:
-                if not open_files.is_at_limit(error):  # also of those that are on their way
+                if not open_files.is_at_limit(error):  # including processes that are being started
                     raise
                 zygote.tell_not_started(process.their_output, error)
                 refused.append(process.token)
@@ -109,7 +108,7 @@ class ProcessPool:
             owner.on_ended(process, _NOT_STARTED)
 
     def warm_later(self) -> None:
-        """Workers start; nothing may slow down their first steps."""
+        """Workers are starting: do not import now, because it would slow down their first steps."""
         if self._to_preload and self._warm_at is None:
             self._warm_at = time.monotonic() + _WARM_AFTER_S
 
@@ -159,7 +158,7 @@ class ProcessPool:
         except LauncherLostError:
             if launcher is self._launcher or launcher is not self._launchers[-1]:
                 raise
-            # It died while importing, and nothing depends on it yet: continue without it.
+            # It died while importing. Nothing depends on it yet, so continue without it.
             print(f"holdfast: preloading {', '.join(self._warming)} failed", file=sys.stderr, flush=True)
             self._warming = []
             self._selector.unregister(launcher.socket)

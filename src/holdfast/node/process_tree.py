@@ -1,6 +1,5 @@
-"""A process tree that is ended as one: nothing in it can fork its way out, and its end is known, not assumed.
-
-Linux only, as the rest of what keeps a tree together; elsewhere process groups must do.
+"""A process tree that is killed as a whole. Nothing in it can escape by forking, and its end is observed, not assumed.
+Linux only; on other systems, process groups are used instead.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import time
 
 from holdfast.platform import process_control, processes
 
-_STANDSTILL_S = 0.2  # how long processes that were told to stop are waited for; one in a system call may take longer
+_STANDSTILL_S = 0.2  # how long to wait until processes have stopped; one in a system call may take longer
 
 
 class ProcessTree:
-    """Roots, and all that is found below them. Any thread may use it."""
+    """The roots and all processes found below them. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ends: dict[int, int] = {}  # pid -> a file descriptor that becomes readable when it exits
-        self._zombies: dict[int, int] = {}  # the same of those that had ended when they were found
+        self._zombies: dict[int, int] = {}  # the same for processes that had ended when they were found
         self._closed = False
 
     def add(self, pid: int) -> None:
@@ -33,17 +32,17 @@ class ProcessTree:
             self._open(pid)
 
     def add_children(self, pid: int) -> None:
-        """Children of a root, so that they are known when it has exited and they are no longer its children."""
+        """Add children of a root. They stay known after the root has exited and they have another parent."""
         with self._lock:
             for child in processes.children(pid) if pid in self._ends else ():
                 self._open(child)
 
     def kill(self) -> None:
-        """All of it at the same time. The processes are stopped first: a killed process leaves its children to another
-        parent, and then they could no longer be identified."""
+        """Kill the whole tree at the same time. The processes are stopped first: the children of a killed process get
+        another parent, and could no longer be identified."""
         with self._lock:
             if process_control.LINUX:
-                with contextlib.suppress(OSError):  # at the limit of open files they cannot be looked at
+                with contextlib.suppress(OSError):  # at the limit of open files, processes cannot be inspected
                     self._stop_all()
             for pid in self._ends:
                 process_control.kill_group(pid)
@@ -68,7 +67,7 @@ class ProcessTree:
             self._zombies.clear()
 
     def _open(self, pid: int) -> bool:
-        """Whether it is new, and lives."""
+        """Whether the process is new and alive."""
         known = pid in self._ends or pid in self._zombies
         if known or self._closed or not hasattr(os, "pidfd_open"):
             return False
@@ -97,7 +96,7 @@ class ProcessTree:
             time.sleep(0.001)
 
     def _stop(self, pid: int) -> bool:
-        """Whether it stands still already."""
+        """Whether the process has already stopped."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(self._ends[pid], signal.SIGSTOP)
         return processes.state(pid) in ("T", "t", "Z", "X", "")

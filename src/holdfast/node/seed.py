@@ -40,7 +40,7 @@ _inside = False  # this process is a seed, or descends from one
 
 
 class Seed:
-    """The script's end of the wire to its seed."""
+    """The script's end of the connection to its seed."""
 
     process: subprocess.Popen[bytes] | None = None  # kept as long as the seed
     imported: frozenset[str] = frozenset()  # beyond the imports of the script
@@ -51,7 +51,7 @@ class Seed:
         atexit.register(wire.close)
         self._owner = os.getpid()
         self._wire = wire
-        self._one_at_a_time = threading.Lock()  # an answer does not say whose it is
+        self._one_at_a_time = threading.Lock()  # answers do not name their request
         self._copy: Seed | None = None
         self._copy_is_warm = False
 
@@ -60,13 +60,13 @@ class Seed:
         return {self.pid} if self._copy is None else {self.pid, self._copy.pid}
 
     def grow(self) -> tuple[int, socket.socket] | None:
-        """Fork a zygote; its pid and control socket, or None if there is no seed, or no longer."""
+        """Fork a zygote. Returns its pid and control socket, or None if there is no seed (any more)."""
         with self._one_at_a_time:
             warm = self._copy.grow() if self._copy is not None and self._learn_if_copy_is_warm() else None
             return warm or self._ask(_GROW)
 
     def warm(self, modules: Sequence[str]) -> None:
-        """Have a copy import these too, once; until it has, this one continues."""
+        """Let a copy import these modules too, once. This seed continues until the copy is ready."""
         if self.imported.issuperset(modules):
             return
         with self._one_at_a_time:
@@ -90,7 +90,7 @@ class Seed:
                 socket.send_fds(self._wire, [what], [theirs.fileno()])
                 return int(self._wire.recv(64)), ours
             except (OSError, ValueError):
-                self._wire.close()  # it has exited, or answers so late that this would be taken for a later answer
+                self._wire.close()  # it has exited, or is so late that its answer would be mistaken for a later one
                 ours.close()
                 return None
 
@@ -100,8 +100,8 @@ def planted() -> Seed | None:
 
 
 def plant(modules: Sequence[str], slow: Sequence[str] = ()) -> None:
-    """Take the snapshot, once, if that is safe here and now; the modules are imported in it. Before a person, where it
-    is not, start a process that imports the slow ones too."""
+    """Take the snapshot once, if a fork is safe here and now, and import the modules in it. In an interactive session,
+    where it is not safe, start a separate process, which also imports the slow modules."""
     global _seed
     if _seed is not None or _inside or zygote.serving or not process_control.LINUX or parent_process() is not None:
         return
@@ -151,7 +151,7 @@ def _start(modules: Sequence[str]) -> Seed:
 
 
 def _forget_half_imported() -> None:
-    """The imports that led here never return in this process: code that needs those modules imports them again."""
+    """In this process, the imports that led here never return. Code that needs those modules imports them again."""
     specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
     half = {name for name, spec in specs.items() if getattr(spec, "_initializing", False)} - {"holdfast"}
     for name in specs:
@@ -194,9 +194,9 @@ def _serve(wire: socket.socket) -> NoReturn:
 
 
 def _warm_up(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
-    process_control.yield_to_others(True)  # it must not slow down those that train meanwhile
+    process_control.yield_to_others(True)  # it must not slow down processes that are training
     for name in modules:
-        with contextlib.suppress(Exception, SystemExit):  # a process that needs it will see the error
+        with contextlib.suppress(Exception, SystemExit):  # the process that needs the module will get the error
             importlib.import_module(name)
     process_control.yield_to_others(False)
     gc.collect()

@@ -48,7 +48,7 @@ def remove_directory(directory: Path) -> None:
     lock = _locks.pop(directory, None)
     if lock is not None:
         os.close(lock)
-    with contextlib.suppress(OSError):  # others have theirs in it
+    with contextlib.suppress(OSError):  # other agents have their directories in it
         _home().rmdir()
 
 
@@ -57,7 +57,7 @@ def _sweep(home: Path) -> None:
         try:
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            continue  # it is just being made, or removed
+            continue  # it is being created or removed right now
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(directory, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""Snapshots between nodes: each node sends copies to its peers, and fetches from them what it lacks.
-
-A caller proves that it knows the token that the driver has distributed (``handshake``). A request is a length, a
-msgpack body, and for a copy its bytes. Data is received into buffers that are reused, two for each piece, so the memory
-for copies is bounded; a copy counts when its digest is right.
+"""Snapshots between nodes: each node sends copies to its peers and fetches from them what it lacks. A caller proves
+that it knows the token that the driver has distributed (``handshake``). A request is a length, a msgpack body, and for
+a copy its bytes. Received data goes into two reused buffers per piece, so the memory for copies is bounded. A copy
+counts when its digest is correct.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.node.handshake import AgentListener, call, receive_exactly
 from holdfast.wire.messages import PeerStore
 from holdfast.worker.snapshot_buffers import DATA_AT, MappedSnapshot, PieceBuffers, SnapshotHeader, header_of
 
-WITHIN_S = 10.0  # of silence, after which a peer is given up
+WITHIN_S = 10.0  # of silence before a peer is given up
 _CHUNK = 1 << 22
 _MOST = 1 << 20  # bytes of a request, without the copy
 _LENGTH = struct.Struct("!I")
@@ -34,14 +33,14 @@ Keep = Callable[[str, Path, bytes, SnapshotHeader], None]  # piece, file, digest
 
 
 class CopyRequest(msgspec.Struct, frozen=True):
-    node: str  # who asks
+    node: str  # the node that asks
     piece: str
     attempt_number: int
     step: int
     data_size: int = 0  # of the copy that follows; nothing follows if ``digest`` is empty
     meta_size: int = 0
     digest: bytes = b""
-    keep: tuple[int, int] | None = None  # the copy of this one, by attempt and step, is not overwritten by it
+    keep: tuple[int, int] | None = None  # the copy of this snapshot (attempt, step) is not overwritten
 
 
 def digest_of(content: mmap.mmap | bytes, header: SnapshotHeader) -> bytes:
@@ -140,10 +139,10 @@ def send_copy(
 
 
 def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, keep: Keep) -> bool:
-    """Whether it arrived as it was sent. Then it counts."""
+    """Whether the copy arrived intact. Then it counts."""
     header = SnapshotHeader(request.attempt_number, request.step, request.data_size, request.meta_size)
     if header.step < 0 or min(header.data_size, header.meta_size) < 0:
-        raise ValueError("such a snapshot cannot be")
+        raise ValueError("the description of the snapshot is invalid")
     file = into.next(request.keep)
     content = file.begin(header.data_size, header.meta_size)
     with memoryview(content) as view:
@@ -152,7 +151,7 @@ def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, 
             with view[at : min(at + _CHUNK, header.size)] as part:
                 got = peer.recv_into(part)
             if not got:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("the other node closed the connection")
             at += got
     meta = content[DATA_AT + header.data_size : header.size]
     if digest_of(content, header) != request.digest:
@@ -164,7 +163,7 @@ def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, 
 
 
 class PeerCalls:
-    """The lines to other nodes, kept open. Used by one thread at a time."""
+    """The connections to other nodes, which stay open. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lines: dict[PeerStore, socket.socket] = {}
@@ -198,7 +197,7 @@ class PeerCalls:
         return self._with_line(peer, use)
 
     def _with_line(self, peer: PeerStore, use: Callable[[socket.socket], bool]) -> bool:
-        """With the line that is open; if that has broken, with a fresh one."""
+        """Use the open connection; if it is broken, a new one."""
         for fresh in (False, True):
             try:
                 if fresh or peer not in self._lines:

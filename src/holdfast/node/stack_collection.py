@@ -31,13 +31,13 @@ class Subject:
     rank: int
     pid: int | None  # None: it has not been forked yet; 0: it runs in this very process
     fd: int  # of the file that it writes to; ours to close
-    before: int = 0  # how much had been written there
+    before: int = 0  # how much was in the file before
     seen: int = 0
     seen_at: float = 0.0
     asked: bool = False
 
     def look(self) -> bool:
-        """Whether all of it is there: nothing more has come for a while."""
+        """Whether the stacks are complete: nothing was added for a while."""
         size = os.fstat(self.fd).st_size
         if size != self.seen:
             self.seen, self.seen_at = size, time.monotonic()
@@ -60,7 +60,7 @@ class Subject:
 
 
 def collect(subjects: list[Subject]) -> dict[int, str]:
-    """The stacks by rank; of one that does not write them, why."""
+    """The stacks by rank; for a worker that does not write them, the reason."""
     try:
         for subject in subjects:
             subject.before = subject.seen = os.fstat(subject.fd).st_size
@@ -87,7 +87,7 @@ def _ask(subject: Subject) -> None:
 
 
 def _listens(pid: int) -> bool:
-    """Whether the signal would be handled; one that is not would end the process."""
+    """Whether the process handles the signal. Otherwise the signal would end it."""
     if not process_control.LINUX:
         return True
     return processes.catches(pid, SIGNAL)

@@ -40,7 +40,8 @@ class StorageThreads:
 
 
 class StorageOrders:
-    """A run's. Answers go through ``answer``, from any thread; ``on_idle`` is called when it is to close and idle."""
+    """The file orders of one run. Answers go through ``answer``, from any thread; ``on_idle`` is called when the run is
+    closing and idle."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class StorageOrders:
         self._save_logs_at: float | None = None
         if session.storage:
             make_private(Path(session.scratch), REMEDY)
-            # Workers of an earlier driver may have a moment to live: their reports until then are taken over, too.
+            # Workers of an earlier driver may live a moment longer. Their reports until then are adopted too.
             logs = home.parent.glob(f"epoch-*/{session.node_id}/.staging/attempt-*/rank-*.jsonl")
             report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
             home = take_over(home, session.node_id)
@@ -113,7 +114,7 @@ class StorageOrders:
         self._do(self._hands.files, work)
 
     def submit_snapshot(self, work: Callable[[], None]) -> None:
-        """Do something with a snapshot in memory, soon, whatever storage is at."""
+        """Do something with a snapshot in memory soon, even if storage is busy."""
         self._do(self._hands.snapshots, work)
 
     def _do(self, pool: Executor, work: Callable[[], object]) -> None:

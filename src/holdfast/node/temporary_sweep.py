@@ -16,13 +16,13 @@ class TemporarySweep:
 
     def __init__(self, env: Mapping[bytes, bytes], submit: Callable[[Callable[[], None]], None]) -> None:
         self._env, self._submit = env, submit
-        self._marks: dict[int, str] = {}  # of the processes whose files may still be there, by pid
+        self._marks: dict[int, str] = {}  # the marks of processes whose files may still exist, by pid
 
     def began(self, pid: int, mark: str) -> None:
         self._marks[pid] = mark
 
     def returned(self, pid: int) -> None:
-        """Files that it leaves belong to its user."""
+        """The worker returned: the files that it leaves belong to the user."""
         self._marks.pop(pid, None)
 
     def ended(self, pid: int) -> None:
@@ -30,7 +30,7 @@ class TemporarySweep:
             self._submit(lambda: self._sweep(pid))
 
     def finish(self) -> None:
-        """Of all that are left, as soon as they have exited."""
+        """Remove the files of all remaining processes, as soon as these have exited."""
         deadline = time.monotonic() + _EXITED_WITHIN_S
         for pid in list(self._marks):
             while pid and not process_control.is_ending(pid) and time.monotonic() < deadline:

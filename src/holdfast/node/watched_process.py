@@ -29,7 +29,7 @@ from holdfast.worker.temporary import new_token
 
 _Said = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy
 _CHUNK = 1 << 18
-_TURNS = 16  # how many chunks a living worker is heard before the others get their turn
+_TURNS = 16  # how many chunks are read from one worker before the next worker's turn
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
 
@@ -43,7 +43,7 @@ class WatchedProcess:
         self.pid = 0
         self.forked = False  # and its pid is known; 0 if it runs in this very process
         self.started = self.returned = self.failed = self.ended = False
-        self.stopping = self.timed_out = False  # we end it, because the attempt stops, because its time is up
+        self.stopping = self.timed_out = False  # we are ending it: the attempt stops, its time is up
         self.silent = self.mute = False  # it closed its channel, its output
         self.raised: Raised | None = None
         self.status = 0
@@ -73,7 +73,7 @@ class WatchedProcess:
         os.set_blocking(self.output, False)
 
     def handed_over(self) -> None:
-        """The worker has its ends now; ours of them would hide its end from us."""
+        """Close our copies of the worker's descriptors: they would hide its exit from us."""
         self.their_channel.close()
         os.close(self.their_output)
 
@@ -109,7 +109,7 @@ class WatchedProcess:
                 return
             yield from self._unpacker.feed(data)
             if len(data) < _CHUNK and not self.ended:
-                return  # that was all; the selector says when there is more
+                return  # everything was read; the selector reports more
 
     def lines(self) -> list[str]:
         """The worker's output since the last call, in whole lines; it is written to the log unchanged."""

@@ -44,7 +44,7 @@ from holdfast.wire.worker_messages import (
     TakeRank,
 )
 
-_PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
+_PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that may have caused it
 
 
 class WorkerProcesses:
@@ -100,7 +100,7 @@ class WorkerProcesses:
             process.send(structs.replace(assignment, address=order.address, memory=memory, standby=order.number))
 
     def promote(self, order: wire.PromoteStandby, offer: Offer | None, memory: Memory | None) -> None:
-        """If it has ended, the driver has been told."""
+        """If the process has ended, the driver has already been told."""
         attempt_number, place = order.attempt_number, order.place
         self.end_rank(attempt_number, place.rank)
         for process in self._workers_of(attempt_number, standbys=True):
@@ -112,7 +112,7 @@ class WorkerProcesses:
                 self._send(process, TakeRank(place, order.joins, offer, memory))
 
     def end_rank(self, attempt_number: int, rank: int) -> None:
-        """A rank that is replaced may only be stopped, or hang. Nothing more is heard of it."""
+        """The process of a replaced rank may only be stopped or hang. Ignore it from now on."""
         for process in self._workers_of(attempt_number):
             if process.rank == rank:
                 process.stopping = True
@@ -133,7 +133,7 @@ class WorkerProcesses:
         for process in workers:
             process.stopping = True
             has_begun = process.forked and not process.standby
-            if not order.graceful or not has_begun:  # then there is nothing that could end in good order
+            if not order.graceful or not has_begun:  # then nothing is running that could exit gracefully
                 self._kill_at(process, 0.0)
             else:
                 self._kill_at(process, time.monotonic() + self._session.stop_grace_s)
@@ -195,12 +195,12 @@ class WorkerProcesses:
         self._watch(process)
 
     def watch_all(self) -> None:
-        """The driver listens, or no longer does."""
+        """The driver accepts messages again, or no longer."""
         for process in self._processes.values():
             self._watch(process)
 
     def _watch(self, process: WatchedProcess) -> None:
-        """Wait for just what can happen on the worker's channel now."""
+        """Watch only for what can happen on the worker's channel now."""
         if process.ended:
             return
         wanted = selectors.EVENT_WRITE if process.has_unsent else 0
@@ -297,7 +297,7 @@ class WorkerProcesses:
                 if process.standby:
                     self._line.say(wire.StandbyIsReady(attempt_number, process.standby))
             case Armed():
-                self._pool.warm_soon()  # a replacement must not import again what its peers have
+                self._pool.warm_soon()  # a replacement must not import what its peers have imported
                 self._line.say(wire.WorkerIsArmed(attempt_number, rank, joins))
             case Noticed(reports):
                 self._line.say(wire.WorkerNoticed(attempt_number, rank, reports, joins))
@@ -315,7 +315,7 @@ class WorkerProcesses:
 
     def _hear_output(self, process: WatchedProcess) -> None:
         lines = process.lines()
-        is_heard = self._line.listening  # a driver that takes nothing in must not make us grow; the log has them
+        is_heard = self._line.listening  # our memory must not grow if the driver reads nothing; the log has the lines
         if lines and is_heard and not process.standby:
             self._line.say(wire.Output(process.rank, lines))
         if process.mute and process.output in self._selector.get_map():
@@ -328,9 +328,8 @@ class WorkerProcesses:
         self._line.say(worker_failure.news_of(process, self._pool.oom))
 
     def _pass_exceptions_on(self) -> None:
-        """In the order in which they were raised, and after the exit of any peer that died before.
-
-        A peer's death makes the others raise exceptions, and a person wants to read the cause first.
+        """Forward exceptions in the order in which they were raised, after the exit of any peer that died before. The
+        death of a peer makes the others raise exceptions, and the cause should be read first.
         """
         for other in [p for p in self._processes.values() if p.forked] if self._raised else ():
             self._hear_worker(other)
@@ -369,13 +368,13 @@ class WorkerProcesses:
                 process.kill_at, process.timed_out = None, True
 
     def end_all(self) -> None:
-        """Soon: the run is closed."""
+        """Stop them soon, because the run is closed."""
         for process in self._processes.values():
             process.stopping = True
             self._kill_at(process, 0.0)
 
     def kill(self) -> None:
-        """All of them, immediately: the agent exits."""
+        """Kill all of them immediately, because the agent exits."""
         for process in self._processes.values():
             if process.pid:
                 process_control.kill_group(process.pid)

@@ -33,7 +33,7 @@ from holdfast.worker import training_process as worker
 _GONE_WITHIN_S = 0.5
 _LOOK_EVERY_S = 1.0  # at the lease
 _KEPT = (signal.SIGTERM,)
-END = signal.SIGCONT  # that the parent has ended: the one signal that also wakes a zygote that was stopped
+END = signal.SIGCONT  # the parent has exited; the one signal that also wakes a stopped zygote
 serving = False  # this process is a zygote, or a worker that one has forked
 _inherited: list[int] = []  # the descriptors that this process was started with
 _encoder = msgspec.msgpack.Encoder()
@@ -119,9 +119,10 @@ class _Zygote:
             self._say(Warm())
 
     def import_as_script(self, modules: Sequence[str]) -> None:
-        """One that starts threads could hang every worker: then this process begins again, without them."""
+        """A module that starts threads could hang every worker. If one did, this process starts again without these
+        modules."""
         for name in modules:
-            with contextlib.suppress(Exception, SystemExit):  # a process that needs it will see the error
+            with contextlib.suppress(Exception, SystemExit):  # the process that needs the module will get the error
                 importlib.import_module(name)
         if not is_safe_to_fork():
             for fd in _inherited:
@@ -154,7 +155,7 @@ class _Zygote:
     def _fork(self, request: Fork, fds: list[int]) -> None:
         channel, output, payload, stacks = fds
         parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT)  # one that comes before the child is ready for it is not lost
+        signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT)  # a signal that arrives before the child is ready is not lost
         try:
             pid = os.fork()
         except OSError as error:
@@ -177,7 +178,7 @@ class _Zygote:
         self._say(Forked(request.token, pid))
 
     def _refuse(self, request: Fork | Preload, fds: list[int], error: OSError) -> None:
-        """A limit on processes or files costs this worker, and not those that live."""
+        """At a limit on processes or files only this worker fails; the others continue."""
         if isinstance(request, Fork) and len(fds) > 1:
             tell_not_started(fds[1], error)
         for fd in fds:
@@ -219,7 +220,7 @@ class _Zygote:
                     self._say(Paused(pid, seen.si_code != os.CLD_CONTINUED))
                 continue
             if pid in self._children:
-                process_control.kill_group(pid)  # before it is reaped, so its number cannot be another's yet
+                process_control.kill_group(pid)  # before it is reaped, so its pid cannot belong to another process yet
             _, status = os.waitpid(pid, 0)
             known = self._children.pop(pid, None) is not None
             self._successors.discard(pid)
@@ -252,13 +253,13 @@ class _Zygote:
             self._leave()
 
     def _leave(self) -> None:
-        """Told to end, most likely by the kernel because the parent did."""
-        if os.getpid() == self._pid:  # otherwise a fork that has not become a worker yet
+        """A signal asks this process to exit, most likely because its parent has exited."""
+        if os.getpid() == self._pid:  # otherwise this is a fork that has not become a worker yet
             self.end_children()
         os._exit(0)
 
     def end_children(self) -> None:
-        """All that is below: the children of those that we kill become ours, until there are none."""
+        """Kill all descendants. Children of killed processes become our children, until none is left."""
         for pid in self._children:
             process_control.kill_group(pid)
         deadline = time.monotonic() + _GONE_WITHIN_S
@@ -271,7 +272,7 @@ class _Zygote:
 
 
 def tell_not_started(output: int, error: OSError) -> None:
-    """Written to the output of the worker that could not start: a person looks for the reason there."""
+    """Write the error to the output of the worker that could not start: a person looks for it there."""
     os.write(output, f"holdfast: {not_started(error)}\n".encode())
 
 

@@ -1,6 +1,5 @@
-"""How a worker, which is not a process of the cluster, asks the process of its node that is.
-
-That process listens in the directory of its session, where the workers below it find it and no other user can look.
+"""How a worker, which is not a process of the cluster, talks to the process of its node that is one. That process
+listens in the directory of its session, where its workers find it and which no other user can read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def path_in(session: ObjectSession) -> Path:
 
 
 def find() -> Path | None:
-    """The door of this worker's node; None where there is none, as on a single machine."""
+    """The socket of this worker's node; None if there is none, as on a single machine."""
     global _found
     if _found[0] != os.getpid():
         session = ancestral_session()

@@ -69,7 +69,7 @@ class LocalShelf:
         self._opening = threading.Lock()
 
     def session(self) -> ObjectSession:
-        if self._pid != os.getpid():  # a fork: it looks again for whom it belongs to
+        if self._pid != os.getpid():  # a fork must look again for the session that it belongs to
             self._session, self._pid, self._opening = None, os.getpid(), threading.Lock()
         with self._opening:
             if self._session is None or not self._session.is_open:
@@ -203,7 +203,7 @@ def exists(ref: ObjectRef) -> bool:
 
 
 def discard(ref: ObjectRef) -> None:
-    """Let go of an object before its session ends. Where it is mapped it stays usable."""
+    """Release an object before its session ends. Existing mappings stay usable."""
     local.discard(ref)
 
 

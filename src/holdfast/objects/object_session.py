@@ -32,7 +32,7 @@ class ObjectSession:
 
     def __init__(self, name: str, owner: int | None) -> None:
         self.name = name
-        self._owner = owner  # the pid of the process that removes it; None for one that belongs to another
+        self._owner = owner  # the pid of the process that removes it; None if another process does
 
     @property
     def is_open(self) -> bool:
@@ -40,11 +40,11 @@ class ObjectSession:
 
     @property
     def directory(self) -> Path:
-        """Where it has small things."""
+        """The directory for small files."""
         return _roots()[0] / self.name
 
     def write(self, parts: Sequence[memoryview]) -> Path:
-        """A new file; in memory, if that leaves as much free as it takes, else where temporary files go."""
+        """Create a file: in memory if at least as much memory stays free, otherwise in the temporary directory."""
         size = sum(len(part) for part in parts)
         places = [root for root in _roots() if _free(root) >= 2 * size] or _roots()[-1:]
         path = _own_directory(places[0]) / self.name / secrets.token_hex(12)
@@ -81,13 +81,13 @@ def session_here() -> ObjectSession:
 
 
 def ancestral_session() -> ObjectSession | None:
-    """That of the nearest process above this one that has one."""
+    """The session of the nearest ancestor process that has one."""
     sessions = (ObjectSession(name, None) for name in _ancestors())
     return next((session for session in sessions if session.is_open), None)
 
 
 def own_session() -> ObjectSession:
-    """A new one, whatever those above have."""
+    """A new session, even if an ancestor has one."""
     sweep()
     session = ObjectSession(_name(os.getpid()), os.getpid())
     (_own_directory(_roots()[0]) / session.name).mkdir(mode=0o700, exist_ok=True)
@@ -96,7 +96,7 @@ def own_session() -> ObjectSession:
 
 
 def remove_session_of(pid: int) -> Callable[[], None]:
-    """What removes the session of a process that may be gone by then."""
+    """A callable that removes the session. The process that owns it may have exited by then."""
     name = _name(pid)
 
     def remove() -> None:

@@ -41,7 +41,7 @@ class FailureAccount:
     message: str = ""
     knock_on: tuple[str, ...] = ()
     resumed_from: str | None = None  # by the next attempt
-    lost: int | None = None  # reports that are done again; None before the next attempt
+    lost: int | None = None  # repeated reports; None before the next attempt
     live: bool = False  # the rank was replaced, and its peers kept their processes
 
 
@@ -56,7 +56,7 @@ class AttemptSpan:
     driver: int
     outcome: str = RUNNING
     failure: int | None = None  # its number
-    nodes: tuple[str, ...] = ()  # across a network that it may be placed on
+    nodes: tuple[str, ...] = ()  # nodes across a network on which it may be placed
 
 
 @dataclass

@@ -6,7 +6,7 @@ from holdfast.store.location import Location
 from holdfast.store.parallel import in_parallel
 from holdfast.store.run_at import run_at
 
-PATIENCE_S = 4.0  # with the first contact: a person waits
+PATIENCE_S = 4.0  # for the first contact, because a person waits
 READ_PATIENCE_S = 30.0  # with storage that has answered; also the time that one request may take
 
 

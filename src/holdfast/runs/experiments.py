@@ -109,7 +109,7 @@ def is_experiment(identity: Mapping[str, Any]) -> bool:
 
 
 def trials_wanted(identity: Mapping[str, Any], known: int, is_over: bool) -> int | None:
-    """How many trials there will be; None if nobody knows, as with ``num_samples=-1``. Earlier versions did not store
+    """How many trials there will be; None if it is unknown, as with ``num_samples=-1``. Earlier versions did not store
     the total, and a grid search has more trials than samples."""
     if is_over:
         return known
@@ -118,7 +118,7 @@ def trials_wanted(identity: Mapping[str, Any], known: int, is_over: bool) -> int
 
 
 def account(location: Location, identity: Mapping[str, Any], records: Iterable[Record]) -> ExperimentRecord:
-    """The result of the records."""
+    """The trials according to the records."""
     state, best = ExperimentState(), None
     metric, sign = identity.get("metric"), {"max": 1, "min": -1}.get(str(identity.get("mode")), 0)
     for _, event in replayed(state, records, Policy(), _event_of):

@@ -1,4 +1,4 @@
-"""A run's journal, replayed: the one entrance for starting, recovering and reading."""
+"""A replayed journal of a run: drivers that start or recover, and readers, all use it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Past:
     failures: list[tuple[float, ev.WorkerFailed]] = field(default_factory=list)
     given_up: set[tuple[int, int]] = field(default_factory=set)  # what storage failed on, by (attempt, index)
     is_damaged: bool = False  # something is wrong with the journal
-    last_attempt: ev.AttemptStarted | None = None  # unless the run has taken another's checkpoint since
-    committed: set[str] = field(default_factory=set)  # the ids of all that ever were
+    last_attempt: ev.AttemptStarted | None = None  # unless the run has taken over another run's checkpoint since
+    committed: set[str] = field(default_factory=set)  # the ids of all checkpoints that ever existed
     valid_until: dict[int, float] = field(default_factory=dict)  # by attempt, its last report that the run built on
 
     def counts(self, manifest: Manifest) -> bool:

@@ -40,7 +40,7 @@ class StoredExperiment(StoredRun):
         return account(self.location, self.known_identity(), self.records() if records is None else records)
 
     def look(self) -> tuple[ExperimentRecord, LivingDriver | None]:
-        """Without a driver nothing runs, whatever the last one wrote."""
+        """Without a driver no trial is running, although the last driver may have written so."""
         driver = self.driver()
         found = self.replay()
         for trial in found.trials.values() if driver is None else ():
@@ -54,7 +54,7 @@ class StoredExperiment(StoredRun):
         return StoredTrial(self, trial.id, trial.directory)
 
     def trials(self, found: ExperimentRecord) -> Iterator[tuple[TrialRecord, StoredTrial]]:
-        """Those that have begun; the journal is read once for all."""
+        """The trials that have started. The journal is read once for all of them."""
         own = own_records(self.records())
         for trial in found.trials.values():
             if trial.id in own:
@@ -71,7 +71,7 @@ class StoredTrial(StoredRun):
         self._records = records
 
     def run_id(self) -> str:
-        """Of a trial that began again, another one."""
+        """A trial that started over has a new id."""
         began = next((record.seq for record in self.records()), 0)
         return f"{self.experiment.run_id()}/{self.id}/{began}"
 
@@ -80,7 +80,7 @@ class StoredTrial(StoredRun):
         self.experiment.look_again()
 
     def driver(self) -> LivingDriver | None:
-        """A trial that has ended has none, although its experiment may."""
+        """The driver of the trial. A trial that has ended has none, even if its experiment has one."""
         driver = self.experiment.driver()
         return None if driver is None or self.past(self.records()).ended is not None else driver
 

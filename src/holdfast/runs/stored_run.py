@@ -104,7 +104,7 @@ class StoredRun:
             return identity
 
     def known_identity(self) -> dict[str, Any]:
-        """Empty if it is lost, which is then among the damage."""
+        """The identity; empty if it is lost, which then counts as damage."""
         try:
             return self.identity()
         except StorageUnavailableError:
@@ -113,7 +113,7 @@ class StoredRun:
             return {}
 
     def run_id(self) -> str:
-        """Another one if the run was deleted and a new one has its name."""
+        """The id of the run. It differs if the run was deleted and a new run has its name."""
         return str(self.known_identity().get("id", ""))
 
     def journal(self) -> tuple[list[Record], list[Damage]]:
@@ -249,7 +249,7 @@ def checkpoint_of(damage: Damage) -> str:
 
 
 def closing_account(records: list[Record], layout: RunLayout) -> str:
-    """A line for the end of a run, which must not fail for it."""
+    """A summary for the end of a run. It never raises an error."""
     run = StoredRun(Location("", str(layout.root)))
     try:
         return Reading(run, None, [], records, read_past(records)).quick_ledger().summary()

@@ -14,8 +14,8 @@ _Done = TypeVar("_Done")
 def in_parallel(
     work: Callable[[_Item], _Done], items: Iterable[_Item], threads: int = AT_ONCE, name: str = "fetch"
 ) -> list[_Done]:
-    """The results in order. After the first error no other item is begun; it is raised when those under way have
-    ended."""
+    """The results in order. After the first error no further item is started, and the error is raised when the running
+    ones have ended."""
     todo = list(items)
     threads = min(threads, len(todo))
     if threads < 2:

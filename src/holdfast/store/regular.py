@@ -1,7 +1,6 @@
-"""Stored files are read only if they are regular ones, and only as far as one can be meant.
-
-Where others can write, a file of a run may be a FIFO or a link to a device, which block or never end, or be huge. An
-``OSError`` says so, as for any other file that cannot be read. Links to regular files are followed.
+"""Reads stored files only if they are regular files, and only up to a plausible size. Where others can write, a file of
+a run may be a FIFO or a link to a device, which would block or never end, or it may be huge. This is an ``OSError``, as
+for any other file that cannot be read. Links to regular files are followed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LINE = 256 << 20  # bytes of a line, with all metrics of a report
 
 def open_regular(path: Path) -> io.FileIO:
     """For reading; never blocks."""
-    _check(os.stat(path), path)  # to open a device may do something
+    _check(os.stat(path), path)  # opening a device may have an effect
     file = io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:
         _check(os.fstat(file.fileno()), path)

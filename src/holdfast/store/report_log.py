@@ -1,7 +1,6 @@
-"""The reports of each rank, written beside its staged files before ``report()`` returns.
-
-A report that returned is therefore on this machine, whichever process is killed next: the next driver reads here what
-the last one did not receive. Nothing is synced, because only the metrics and the commit must survive a power cut.
+"""The reports of each rank, written beside its staged files before ``report()`` returns. A report that returned is
+therefore on this machine, no matter which process is killed next: the next driver reads here what the last one did not
+receive. Nothing is synced, because only the metrics and the commit must survive a power cut.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class ReportLog:
         self._reserved = size
 
     def _take_up(self) -> None:
-        """What that process was about to write when it was killed counts for nothing."""
+        """Discard what that process was writing when it was killed."""
         found = read(self._path)
         whole = found.rfind(b"\n") + 1
         if whole:
@@ -176,7 +175,7 @@ class ReportLog:
             self._disk.append(file, data)
         self._disk.rename(temporary, self._path)
         self._size, self._look_at = len(data), max(_PRUNED_ABOVE, 2 * len(data))
-        self._reserve(self._size)  # and so it is locked again
+        self._reserve(self._size)  # the new file must be locked again
 
 
 def _first_line() -> bytes:
@@ -256,7 +255,7 @@ def _is_written(path: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # no locks here
+        return False  # this file system has no locks
     finally:
         os.close(fd)
     return False

@@ -11,6 +11,7 @@ from .simulated_workers import Workers
 
 _COMPLETE = "10 a snapshot is of a step that every rank has completed"
 _STAYS = "10 of the newest complete snapshot no copy is overwritten"
+_MOVES = "10 another number of workers resumes only from what fits it"
 _NEWEST = "10 a run resumes from the newest state that it has"
 
 
@@ -49,6 +50,7 @@ class MemoryJudge:
             written = self._memory.written.get((snapshot.attempt_number, worker.rank, snapshot.step))
             expect(written == reports, _COMPLETE, f"rank {worker.rank} has {written} of {snapshot}")
         expect(len(attempt.workers) == snapshot.world_size, _COMPLETE, str(snapshot))
+        expect(not snapshot.moves or self._memory.moves or snapshot.world_size == 1, _MOVES, str(snapshot))
         self._lineages[_which(snapshot)] = history[: snapshot.report]
 
     def starts(self, event: ev.AttemptStarted, wanted: tuple[str | None, int], history: list[int]) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from msgspec import structs
+
 from holdfast.core.run.memory import SHARED, piece_of, pieces_of
 from holdfast.core.run.state import Snapshot
 from holdfast.wire import messages as wire
@@ -30,9 +32,12 @@ class SimulatedMemory:
         self.written: dict[tuple[int, int, int], int] = {}  # (attempt, rank, step) -> reports made before
         self.lacking: list[str] = []  # what workers did not find
         self.overwritten: list[str] = []  # of the newest complete snapshot
+        self._uncopied: dict[str, dict[int, tuple[Worker, wire.SnapshotHeld, tuple[int, int] | None]]] = {}  # by node
         self._recalls: dict[tuple[str, int, int], int] = {}  # the number of the newest that was answered
         self._clock, self._faults, self._schedule = clock, faults, schedule
-        self._rng = Random(repr(schedule))
+        self._rng, self._other_rng = Random(repr(schedule)), Random(f"{schedule} stores")
+        self.moves = schedule.moves  # another number of workers can resume from it
+        self._differs = not self.moves and self._other_rng.random() < 0.5  # because each rank has another state
 
     @property
     def is_used(self) -> bool:
@@ -53,12 +58,18 @@ class SimulatedMemory:
         keep, worker.complete = worker.complete, None
         if self._rng.random() < 0.05:
             return  # it was cut off, or the agent had no time
-        held = wire.SnapshotHeld(
-            attempt_number, rank, step, worker.reports, self._schedule.moves, pieces, [], not node.replicate.to
-        )
+        moves, alike = self.moves or self._differs, bytes([rank]) if self._differs else b""
+        held = wire.SnapshotHeld(attempt_number, rank, step, worker.reports, moves, pieces, [], True, alike)
+        self._hold(worker, held, keep)
+
+    def _hold(self, worker: Worker, held: wire.SnapshotHeld, keep: tuple[int, int] | None) -> None:
+        order = worker.node.replicate
+        held = structs.replace(held, final=not order.to, order=order.number)
+        if not order.number:
+            self._uncopied.setdefault(worker.node.id, {})[worker.rank] = (worker, held, keep)
         self.say(worker, held)
-        if node.replicate.to:
-            self._clock.after(self._rng.random() * 0.5, self._copy, worker, held, node.replicate, keep)
+        if order.to:
+            self._clock.after(self._rng.random() * 0.5, self._copy, worker, held, order, keep)
 
     def _copy(
         self, worker: Worker, held: wire.SnapshotHeld, order: wire.Replicate, keep: tuple[int, int] | None
@@ -72,10 +83,7 @@ class SimulatedMemory:
                 if piece != SHARED or order.shared:
                     self._write(peer, piece, held.attempt_number, held.step, worker.node.id, keep)
             copies.append(peer.id)
-        done = wire.SnapshotHeld(
-            held.attempt_number, held.rank, held.step, held.reports, held.moves, held.pieces, copies, True
-        )
-        self.say(worker, done)
+        self.say(worker, structs.replace(held, copies=copies, final=True))
 
     def kept(self, workers: list[Worker], message: SnapshotKept) -> None:
         for worker in workers:
@@ -84,10 +92,15 @@ class SimulatedMemory:
     # The driver's requests to nodes
 
     def open_store(self, node: Node, _order: wire.OpenStore) -> None:
-        self._clock.after(self._rng.random(), self.say_for, node, wire.StoreOpen(1, b""))
+        port = 0 if self._other_rng.random() < 0.1 else 1
+        self._clock.after(self._rng.random(), self.say_for, node, wire.StoreOpen(port, b""))
 
     def replicate(self, node: Node, order: wire.Replicate) -> None:
         node.replicate = order
+        for worker, held, keep in self._uncopied.pop(node.id, {}).values():
+            which = (held.attempt_number, held.step)
+            if worker.node is node and node.lives and all((piece, *which) in node.pieces for piece in held.pieces):
+                self._hold(worker, held, keep)
 
     def recall(self, node: Node, order: wire.Recall) -> wire.Message:
         moved, which = False, (order.attempt_number, order.step)

@@ -138,7 +138,21 @@ class Workers:
         raise AssertionError(f"{order} to workers that end with their peers")
 
     def strike(self, kind: str, which: int) -> None:
-        raise AssertionError(f"{kind} {which}: only workers whose steps can be done again are killed like that")
+        """Hit the target now: a worker, a standby or a node, by number among those that live."""
+        attempt = self.attempt
+        there = [w for w in attempt.processes if w.lives and w.node.lives] if attempt is not None else []
+        there = [w for w in there if (w.rank < 0) == (kind == "standby") or kind == "node"]
+        if attempt is None or not there:
+            return
+        victim = there[which % len(there)]
+        if kind == "node":
+            self.lose_node(victim.node)
+        else:
+            self._strike(attempt, victim)
+
+    def _strike(self, attempt: SimulatedAttempt, victim: Worker) -> None:
+        if victim.lives:
+            self._die(attempt, victim, Death(signal=9))
 
     def notice(self, node: Node, message: Notice) -> None:
         attempt = self.attempts.get(message.attempt_number)

@@ -47,7 +47,7 @@ class WandbLoggerCallback(LoggerCallback):
             if given is not None:
                 warnings.warn(f"WandbLoggerCallback({name}=): has no effect; leave it out", stacklevel=2)
         if api_key and api_key_file:
-            raise ValueError("WandbLoggerCallback(api_key=, api_key_file=): pass one of them")
+            raise ValueError("WandbLoggerCallback: pass either api_key or api_key_file, not both")
         self._project, self._group = project, group
         self._api_key, self._api_key_file = api_key, api_key_file
         self._excludes = {*(excludes or ()), *NEVER} | (set() if log_config else {"config"})

@@ -12,7 +12,7 @@ from holdfast.objects import actor_client
 
 
 class LostSplitError(Exception):
-    """What splits the dataset never began."""
+    """The process that splits the dataset never started."""
 
 
 class ActorBatches:
@@ -97,7 +97,7 @@ class ActorBatches:
 
 
 def received(what: str, data: bytes, how: str, options: dict[str, Any]) -> Iterator[Any]:
-    """One pass. ``data`` is the pickled object of Ray's, ``what`` names it in errors."""
+    """One pass over the data. ``data`` is the pickled object of Ray, and ``what`` names it in errors."""
     with actor_client.knock() as conversation:
         conversation.send(("batches", data, how, options))
         while True:

@@ -38,7 +38,7 @@ class RoundReports:
         self._saved_round = 0
 
     def resume(self, rounds: int) -> None:
-        """Training continues with a model of so many rounds."""
+        """Training continues with a model of this many rounds."""
         self._saved_round = rounds
 
     def after_round(self, model: Any, rounds: int, results: Mapping[str, Any], is_last: bool = False) -> None:

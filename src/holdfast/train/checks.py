@@ -48,7 +48,7 @@ def check_type(argument: str, value: Any, kind: type, remedy: str) -> None:
 
 
 def check_plain(owner: str, argument: str, value: Mapping[Any, Any], remedy: str) -> None:
-    """That a message to workers can carry it. The error names the innermost part that cannot be carried."""
+    """Check that the value can be sent to workers. The error names the innermost part that cannot be sent."""
     odd = next((key for key in value if not isinstance(key, str)), None)
     if odd is not None:
         raise TypeError(f"{owner}({argument}=…): its key {odd!r} is not a str; {remedy}")

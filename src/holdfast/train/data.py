@@ -86,7 +86,7 @@ class Configuration:
 
 
 def configured(config: Any, datasets: Mapping[str, Any], world_size: int, nodes: Any) -> list[Mapping[str, Any]]:
-    """What ``configure`` gives the ranks, if it is as Ray wants it."""
+    """Check what ``configure`` returned: the same that Ray requires."""
     found = config.configure(datasets, world_size, None, nodes)
     if not isinstance(found, list) or len(found) != world_size or not all(isinstance(own, Mapping) for own in found):
         raise TypeError(
@@ -111,19 +111,19 @@ class Configured(Streamed):
 
 
 def is_dataset(data: Any) -> bool:
-    """Whether it is one of ``holdfast.data``, without importing that."""
+    """Whether this is a dataset of ``holdfast.data``, without importing that module."""
     module = sys.modules.get("holdfast.data.dataset")
     return module is not None and isinstance(data, module.Dataset)
 
 
 def is_shard(part: Any) -> bool:
-    """Whether it is a ``DataIterator`` of ``holdfast.data``, without importing that."""
+    """Whether this is a ``DataIterator`` of ``holdfast.data``, without importing that module."""
     module = sys.modules.get("holdfast.data.data_iterator")
     return module is not None and isinstance(part, module.DataIterator)
 
 
 def shards_of(datasets: Mapping[str, Any]) -> dict[str, Any]:
-    """By name, the shards of ``holdfast.data`` that the train function has asked for: those that have a state."""
+    """The shards with a state (those of ``holdfast.data``) that the train function has requested, by name."""
     found = {name: data.asked_for for name, data in datasets.items() if isinstance(data, Streamed)}
     return {name: shard for name, shard in found.items() if is_shard(shard)}
 

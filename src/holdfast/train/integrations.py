@@ -13,7 +13,7 @@ _imported: list[str] = []
 
 
 def require(integration: str, extra: str, *modules: str) -> None:
-    """That at least one of these modules is installed; else an error that says which extra to install."""
+    """Raise an error that names the extra to install, unless one of these modules is installed."""
     if not any(find_spec(module) is not None for module in modules):
         raise ModuleNotFoundError(
             f"{integration} needs {modules[0]}, which is not installed. Run: pip install 'holdfast[{extra}]'",
@@ -22,7 +22,8 @@ def require(integration: str, extra: str, *modules: str) -> None:
 
 
 def preload_in_workers(*modules: str) -> None:
-    """An integration was imported: workers that start after the first report find these modules imported."""
+    """Call it when an integration is imported: workers that start after the first report find these modules
+    imported."""
     _imported.extend(module for module in modules if module not in _imported)
 
 
@@ -38,8 +39,8 @@ def import_first(*modules: str) -> str:
 
 
 def present(*modules: str) -> tuple[str, ...]:
-    """Those modules that the installed release has; found by their files, because asking importlib would import their
-    packages."""
+    """The modules that the installed release has. They are found by their files, because asking importlib would import
+    their packages."""
     return tuple(module for module in modules if _has_file(module))
 
 
@@ -61,7 +62,7 @@ def check_config(trainer: str, argument: str, config: C | None, kind: type[C]) -
 
 
 def refuse_old_arguments(trainer: str, given: Mapping[str, Any], *old: str) -> None:
-    """Arguments of trainers that took no train function."""
+    """Refuse arguments of trainers that took no train function."""
     found = [name for name in old if name in given]
     if found:
         raise ValueError(

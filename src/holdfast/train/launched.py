@@ -32,8 +32,8 @@ class LaunchedWorld:
 
     @staticmethod
     def of_this_process() -> LaunchedWorld | None:
-        """None if torchrun has not started it, or has started only one. Our own workers do not count, whatever their
-        variables say."""
+        """The world of torchrun; None if torchrun did not start this process or started only one. Holdfast's own
+        workers do not count, although they have the same variables."""
         env = os.environ
         if "TORCHELASTIC_RUN_ID" not in env or int(env.get("WORLD_SIZE", "1")) < 2 or sessions._current is not None:
             return None
@@ -41,7 +41,7 @@ class LaunchedWorld:
         return LaunchedWorld(*(int(env[name]) for name in names))
 
     def enter(self, session: Any) -> None:
-        """Make a session, which thinks that it is alone, one of this world."""
+        """Make the session of a single process a part of this world."""
         alone = session.request
         session.world_size = self.world_size
         session.place.take(Place(self.rank, self.local_rank, self.local_world_size, self.node_rank))
@@ -79,7 +79,7 @@ _COLLECTIVES: dict[str, Callable[[Any], Any]] = {"barrier": _barrier, "broadcast
 
 @dataclass(frozen=True)
 class Launched:
-    """Around the framework's own wrapper: who this is, before a group is formed."""
+    """Runs outside the framework's own wrapper: sets the rank before a group is formed."""
 
     world: LaunchedWorld
     fn: Callable[[], Any]
@@ -91,7 +91,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Joined:
-    """Inside of it: what rank 0 knows of the run, all know."""
+    """Runs inside it: tells all ranks what rank 0 knows about the run."""
 
     fn: Callable[[], Any]
 
@@ -158,7 +158,7 @@ class Follower(Placed):
 
 
 def follow(world: LaunchedWorld, payload: Callable[[], Any], config: dict[str, Any] | None) -> Result:
-    """Train beside rank 0."""
+    """Train together with rank 0, as another rank."""
     session = Follower()
     before = sessions.install(session)  # type: ignore[arg-type]
     try:

@@ -60,7 +60,7 @@ def identity_of(trainer: DataParallelTrainer) -> dict[str, Any]:
 
 
 def _config_fields(config: Any) -> dict[str, Any]:
-    """With the types of values that JSON does not have. ``train_loop_config`` alone is what people and pages read."""
+    """The config with the types that JSON lacks. The plain ``train_loop_config`` is for people and web pages."""
     try:
         typed = typed_values.to_json(config)
         readable = values.decode(values.encode(config))
@@ -95,7 +95,7 @@ def _not_stored(trainer: DataParallelTrainer) -> list[str]:
 
 
 def read(location: Location) -> dict[str, Any]:
-    """NotARunError if there is no run, or something else."""
+    """Read the record of a run. NotARunError if there is no run, or if it is an experiment."""
     identity = StoredRun(location).identity()
     if is_experiment(identity):
         raise NotARunError(f"{location} is an experiment, not a training run: use Tuner.restore(path, trainable=...)")
@@ -103,7 +103,7 @@ def read(location: Location) -> dict[str, Any]:
 
 
 def check_given(identity: dict[str, Any], given: Collection[str]) -> None:
-    """That what could not be stored is among the arguments that ``restore`` was given."""
+    """Check that ``restore`` was given everything that could not be stored."""
     lacking = [name for name in identity.get("not_stored", ()) if name.partition(".")[0] not in given]
     if lacking:
         own = [f"{name}=..." for name in lacking if "." not in name]
@@ -153,7 +153,7 @@ def backend_config_of(identity: dict[str, Any], default: BackendConfig) -> Backe
 
 
 def source_of(identity: dict[str, Any], location: Location) -> Checkpoint | None:
-    """What the run was to resume from. It may no longer exist when the run has its own checkpoints."""
+    """The checkpoint that the run was started from. It may no longer exist once the run has its own checkpoints."""
     address = identity.get("resume_from_checkpoint")
     if address is None:
         return None
@@ -170,7 +170,7 @@ def source_of(identity: dict[str, Any], location: Location) -> Checkpoint | None
 
 
 def _address(location: Location) -> str:
-    """The path or URL that is enough to find it; "" if there is none without objects or options, maybe secret ones."""
+    """The path or URL that suffices to find it. Empty if it also needs an object or options, which may be secret."""
     return "" if location.filesystem is not None or location.options else str(location)
 
 

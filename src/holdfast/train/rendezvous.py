@@ -32,8 +32,8 @@ def from_rank_zero(session: Session, value: Any) -> Any:
 
 @contextmanager
 def held_port(session: Session) -> Iterator[int]:
-    """A port of this worker that no other process is given. The socket that holds it never listens, so a server of this
-    process that sets SO_REUSEPORT, as gRPC does, or SO_REUSEADDR, as torch's store does, can bind it too."""
+    """Reserve a port of this worker. The socket that holds it never listens, so a server of this process that sets
+    SO_REUSEPORT, as gRPC does, or SO_REUSEADDR, as torch's store does, can bind it too."""
     family = socket.AF_INET6 if ":" in session.address else socket.AF_INET
     with socket.socket(family) as held:
         for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):

@@ -1,4 +1,5 @@
-"""The variables that say which worker a process is. A standby has no rank yet: who reads one of them waits for it."""
+"""The variables that say which worker a process is. A standby has no rank yet: reading one of them waits until it has
+one."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class _WaitingVariables(os._Environ):  # type: ignore[type-arg]
 
 @contextmanager
 def variables_of(session: Session) -> Iterator[None]:
-    """Set them; of a standby, as soon as it has a rank."""
+    """Set the variables; in a standby, as soon as it has a rank."""
     if session.place.is_known:
         with environment(variables(session)):
             yield

@@ -54,7 +54,7 @@ class _InEnvironment:
 
 @contextmanager
 def _meeting_point(session: Session) -> Iterator[tuple[str, int]]:
-    """Where rank 0 will listen. It holds the port until the script's own store exists, and longer."""
+    """The address where rank 0 will listen. Rank 0 holds the port until the script's own store exists, and longer."""
     if session.rank != 0:
         yield from_rank_zero(session, None)
         return

@@ -168,9 +168,7 @@ class DataParallelTrainer:
         location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
         identity = record.read(location)
         if train_loop_per_worker is None:
-            raise ValueError(
-                f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, no code is stored"
-            )
+            raise ValueError(f"{cls.__name__}.restore(train_loop_per_worker=...): pass the function, no code is stored")
         missing = sorted(set(identity.get("datasets", ())) - set(datasets or {}))
         if missing:
             raise ValueError(f"restore(datasets=...): pass the run's datasets again: {', '.join(missing)} not given")
@@ -227,6 +225,7 @@ class DataParallelTrainer:
             essential=(*self.backend_config.essential, "holdfast.train.payload", "holdfast.train.api"),
             preload_early=self.backend_config.preload_early and scaling.max_workers > 1,
             preload=(*self.backend_config.preload, *imported_integrations(), *self._frameworks(), *run.preload),
+            imported=self._needed_by_workers(),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,
@@ -247,6 +246,12 @@ class DataParallelTrainer:
         those of the run are set in its workers alone."""
         has_variables = bool(self.run_config.worker_runtime_env.get("env_vars"))
         return [] if has_variables else frameworks_of(self.train_loop_per_worker)
+
+    def _needed_by_workers(self) -> list[str]:
+        """Without a framework's trainer, a worker would import what the script's function needs, at each start until
+        the preloaded modules are there."""
+        is_of_script = getattr(self.train_loop_per_worker, "__module__", None) == "__main__"
+        return self._frameworks() if is_of_script and not self.backend_config.essential else []
 
     def _launched(self) -> LaunchedWorld | None:
         return LaunchedWorld.of_this_process() if self.scaling_config.num_workers == 0 else None

@@ -26,7 +26,7 @@ _TEMPFILE_NAME = re.compile(r"(tmp|holdfast-\d+-)[a-z0-9_]{8}")
 
 
 def taken_from(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadMode, delete: bool | None) -> Files:
-    """The files of a checkpoint as it is; without any, files that are nothing."""
+    """The files of a checkpoint as they are; an empty set without a checkpoint."""
     if delete:
         _check_deletable(session, checkpoint)
     if mode is CheckpointUploadMode.NO_UPLOAD:
@@ -94,7 +94,8 @@ def _directory(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadM
 
 
 def _note_empty(session: Session, directory: str) -> None:
-    """Many scripts save on rank 0 only and report a checkpoint on every rank: the others' is empty, and no mistake."""
+    """Many scripts save on rank 0 only and report a checkpoint on every rank. An empty checkpoint of another rank is
+    therefore not an error."""
     if session.rank == 0:
         warn_once(
             "empty checkpoint",
@@ -104,7 +105,7 @@ def _note_empty(session: Session, directory: str) -> None:
 
 
 def _left_in_place(session: Session, checkpoint: Checkpoint) -> Files:
-    """A place without a file is no mistake: evaluation scripts name one only so that their metrics count."""
+    """A place without files is not an error: evaluation scripts name one only so that their metrics count."""
     _place_in_run(session, checkpoint)
     if not download.sizes(checkpoint.location):
         _note_empty(session, checkpoint.path)
@@ -162,8 +163,9 @@ def _check_deletable(session: Session, checkpoint: Checkpoint) -> None:
 
 
 def _is_temporary(directory: str) -> bool:
-    """Whether ``tempfile`` made the directory, or one above it: such a one is private to its user, and has a name of
-    that kind or lies where temporary files go. Others in a temporary place may be shared by ranks, or kept."""
+    """Whether ``tempfile`` created the directory or one above it. Such a directory is private to its user, and has a
+    typical name or is in the temporary directory. Other temporary directories may be shared by ranks, or be meant to
+    stay."""
     roots = {os.path.realpath(tempfile.gettempdir()), "/dev/shm"}
     path = Path(os.path.realpath(directory))
     if str(path.parent) in roots and _is_private(path):

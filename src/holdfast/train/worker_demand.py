@@ -7,7 +7,7 @@ from holdfast.engine.demand import Demand
 from holdfast.train.config import RunConfig
 from holdfast.train.scaling_config import ScalingConfig, searched_fields
 
-_ANY_AMOUNT = 0.001  # of a resource that only marks a node, or of a CPU if a worker requests nothing
+_ANY_AMOUNT = 0.001  # the amount of a resource that only marks a node, or of a CPU if a worker requests nothing
 
 
 def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:

@@ -1,5 +1,5 @@
-"""The imports of a tuning script. Names, arguments and defaults are Ray Tune's; docs/tuning.md lists the
-differences."""
+"""The names that a tuning script imports. Names, arguments and defaults are those of Ray Tune; docs/moving-from-ray.md
+lists the differences."""
 
 from holdfast.errors import TuneError
 from holdfast.trackers.trial_callback import Callback

@@ -48,7 +48,7 @@ get_checkpoint = _in_trial(api.get_checkpoint)
 
 
 class TuneContext(TrainContext):
-    """As ``train.get_context()``, with the trial's resources as they were asked for."""
+    """Like ``train.get_context()``, with the resources that the trial requested."""
 
     def get_trial_resources(self) -> PlacementGroupFactory:  # type: ignore[override]
         """The bundles of the trial; ``required_resources`` is their sum."""
@@ -56,7 +56,7 @@ class TuneContext(TrainContext):
 
 
 class _OutsideContext(TuneContext):
-    """Every question is answered with None."""
+    """Answers every question with None."""
 
     def __init__(self) -> None:
         pass

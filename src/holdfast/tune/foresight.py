@@ -1,7 +1,5 @@
-"""How far a trial may continue before its scheduler or a stopper can make a decision about it.
-
-Up to there it need not wait for an answer to its reports, though every decision is still made at the result that causes
-it.
+"""How far a trial may continue before its scheduler or a stopper can decide about it. Up to that point it does not wait
+for answers to its reports. Every decision is still made at the result that causes it.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ class ForesightJudge(Protocol):
 
 
 def next_decision(judge: ForesightJudge, method: str, trial_id: str, iteration: int) -> float:
-    """Its forecast; the next iteration, if a class overrides the ``method`` that decides and not the forecast."""
+    """The object's forecast. If a class overrides the deciding ``method`` but not the forecast: the next iteration."""
     for kind in type(judge).__mro__:
         if "next_decision" in vars(kind):
             return judge.next_decision(trial_id, iteration)

@@ -12,8 +12,9 @@ from holdfast.tune.trainable.trainable import Trainable
 
 
 class MyTrainableClass(Trainable):
-    """Its ``episode_reward_mean`` rises to the config's ``height``, the slower the larger ``width`` is. ``sleep``: for
-    so many seconds a step; ``mock_error``: the second step fails once, or always with ``persistent_error``."""
+    """Its ``episode_reward_mean`` rises to the config's ``height``, more slowly with a larger ``width``. Each step
+    sleeps for ``sleep`` seconds. With ``mock_error`` the second step fails once, with ``persistent_error`` every
+    time."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.timestep = 0

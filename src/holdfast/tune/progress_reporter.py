@@ -1,4 +1,4 @@
-"""Progress of an experiment as text: who wants a table of trials printed now and then, gets it from here.
+"""Progress of an experiment as text, for scripts that want a table of trials from time to time.
 
 ``trial_table`` is a pure function from rows to text; the reporters only choose columns, keep time and print.
 """
@@ -34,7 +34,7 @@ USUAL_METRICS = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-FINAL_ROWS = 200  # more than that is read in a data frame, not on a screen
+FINAL_ROWS = 200  # nobody reads more than this on a screen
 UNBOUNDED = 10_000
 _ITERATION, _STATUS, _VARIES, _OTHER, _CONSTANT = range(1, 6)  # which columns are shown first
 _ABSENT = object()
@@ -114,7 +114,7 @@ def value_columns(
 
 
 def error_table(rows: Sequence[TrialRow], *, max_rows: int | None = None, width: int = UNBOUNDED) -> str:
-    """Which trials have failed, and of what; empty if none has. Those that were retried have a star."""
+    """The failed trials with their errors; empty if none has failed. Trials that were retried have a star."""
     failed = [row for row in rows if row.error]
     if not failed:
         return ""
@@ -140,7 +140,7 @@ def _aligned(told: Sequence[tuple[str, str]], width: int) -> list[tuple[str, str
 
 
 def summary(rows: Sequence[TrialRow], total: float | None, elapsed_s: float) -> str:
-    """How many trials there are, in which status, and for how long the experiment has been running."""
+    """The number of trials by status, and how long the experiment has been running."""
     counts = Counter(row.status for row in rows)
     parts = ", ".join(f"{counts[status]} {status}" for status in _in_order(counts))
     of_total = f" of {total:g}" if total is not None and total >= len(rows) else ""
@@ -148,7 +148,7 @@ def summary(rows: Sequence[TrialRow], total: float | None, elapsed_s: float) -> 
 
 
 def best_row(rows: Iterable[TrialRow], metric: str, mode: str) -> TrialRow | None:
-    """The row with the best last value of the metric, NaN and infinities apart; of equals the first."""
+    """The row with the best last value of the metric, ignoring NaN and infinities; of equal values, the first."""
     scored = [(value, row) for row in rows if (value := metric_number(row.metrics, metric)) is not None]
     best = max if mode == "max" else min
     return best(scored, key=lambda pair: pair[0])[1] if scored else None

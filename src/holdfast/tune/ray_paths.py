@@ -1,4 +1,4 @@
-"""Paths of Ray's modules of which several are one module here: an import of any of them finds that one."""
+"""Module paths of Ray that are one module here: an import of any of them finds that module."""
 
 from __future__ import annotations
 

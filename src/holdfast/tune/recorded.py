@@ -28,7 +28,7 @@ class Recorded:
         return copied
 
     def take_state_of(self, worked: Recorded) -> None:
-        """An experiment has used a copy. A person who looks at the original sees the state of the copy."""
+        """An experiment has used a copy. The user who looks at the original sees the state of the copy."""
         before = self.__dict__ if self._unused is None else self._unused
         inner = {name: part for name, part in before.items() if isinstance(part, Recorded)}  # the wrapped object
         for name, part in inner.items():
@@ -49,7 +49,7 @@ class Recorded:
                 try:
                     bound = signature.bind(self, *args, **given)
                 except TypeError:
-                    pass  # the call below says it better
+                    pass  # the call below raises the better error
                 else:
                     self.made_with = _arguments(signature, bound.arguments)
             init(self, *args, **given)

@@ -33,7 +33,7 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
 
 
 def get_env(name: str) -> Callable[..., Any]:
-    """The function that ``register_env`` was given under that name."""
+    """Return the function that was registered with ``register_env`` under this name."""
     if name not in _environments:
         known = ", ".join(map(repr, sorted(_environments))) or "none"
         raise ValueError(f"unknown environment {name!r}. Register it with tune.register_env(). Registered: {known}.")
@@ -41,7 +41,7 @@ def get_env(name: str) -> Callable[..., Any]:
 
 
 def get_trainable(name: str) -> Any:
-    """The function or class of that name."""
+    """Return the function or class with this name."""
     if name not in _registered:
         known = ", ".join(map(repr, sorted(_registered))) or "none"
         raise TrainableError(

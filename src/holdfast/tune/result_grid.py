@@ -1,4 +1,4 @@
-"""What came of an experiment: the results of its trials, and the best of them."""
+"""The outcome of an experiment: the results of its trials, and the best of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ResultGrid:
         self._filesystem = filesystem
 
     def __getstate__(self) -> dict[str, Any]:
-        """With all results, which are otherwise read when they are asked for."""
+        """Pickles all results, which are otherwise read on request."""
         return {**self.__dict__, "_results": list(self._results), "_reports": _rows_kept}
 
     @property
@@ -216,7 +216,7 @@ class ResultGrid:
 
 
 def score(values: Sequence[float], mode: str, scope: str) -> float | None:
-    """What counts of a trial that has reported these values; None if there are none."""
+    """The value of a trial that counts for this scope; None if it has reported none."""
     if not values:
         return None
     if scope == "last":

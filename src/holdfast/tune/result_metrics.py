@@ -1,4 +1,4 @@
-"""What results have besides the metrics that were reported, and what to say of a metric that one lacks."""
+"""The fields that results have in addition to reported metrics, and the message for a missing metric."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AUTO_KEYS = frozenset(
 
 
 def reported_text(result: Mapping[str, Any], metric: str) -> str:
-    """The metrics that a result has instead of a missing one, and perhaps the one that was meant."""
+    """Text with the metrics that a result has instead of the missing one, and the one that was probably meant."""
     known = sorted(name for name, _ in flat_items({k: v for k, v in result.items() if k not in AUTO_KEYS}))
     meant = difflib.get_close_matches(metric, [*known, *sorted(AUTO_KEYS)], n=1)
     guess = f". Did you mean {meant[0]!r}?" if meant else ""

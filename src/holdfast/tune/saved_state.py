@@ -34,7 +34,8 @@ def restore(scheduler: Recorded, path: str) -> None:
 
 
 def state_of(scheduler: Recorded) -> dict[str, Any]:
-    """Plain data, of all that is not as it was when the scheduler was made. TypeError if something cannot be stored."""
+    """The state as plain data: everything that has changed since the scheduler was created. TypeError if something
+    cannot be stored."""
     made = type(scheduler)(**(scheduler.made_with or {})).__dict__
     writer = _Writer(_classes_of(scheduler))
     state = {}
@@ -49,14 +50,16 @@ def state_of(scheduler: Recorded) -> dict[str, Any]:
 
 
 def take_state(scheduler: Recorded, state: Mapping[str, Any]) -> None:
-    """ValueError if the state is of another scheduler, and nothing is changed then."""
+    """Load the state. ValueError, without any change, if another scheduler saved it."""
     reader = _Reader(_classes_of(scheduler))
     inner = {name: item for name, item in state.items() if isinstance(item, Mapping) and item.get(_TAG) == "inner"}
     own = {name: reader.value(item) for name, item in state.items() if name not in inner}
     for name, item in inner.items():
         found = scheduler.__dict__.get(name)
         if not isinstance(found, Recorded):
-            raise ValueError(f"the state is of another scheduler than {type(scheduler).__name__}: it has {name!r}")
+            raise ValueError(
+                f"the state was saved by another scheduler than this {type(scheduler).__name__}: it has {name!r}"
+            )
         take_state(found, item["state"])
     scheduler.__dict__.update(own)
 
@@ -64,7 +67,7 @@ def take_state(scheduler: Recorded, state: Mapping[str, Any]) -> None:
 def _is_same(one: Any, other: Any) -> bool:
     try:
         return one is other or (type(one) is type(other) and bool(one == other))
-    except Exception:  # arrays, and what else has its own mind about equality
+    except Exception:  # arrays and others that compare by element
         return False
 
 

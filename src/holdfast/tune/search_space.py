@@ -1,4 +1,4 @@
-"""The functions with which a script writes its search space, and all that reads one.
+"""The functions with which a script defines its search space, and the readers of a space.
 
 Names, arguments and defaults are Ray Tune's. A mistake in an argument is found here, when the space is written, and
 the message names the function and the argument.

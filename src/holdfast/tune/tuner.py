@@ -174,9 +174,9 @@ class Tuner:
         location = Location.parse("Tuner.restore(path", path, storage_filesystem)
         identity = _identity(location)
         if resume_errored and restart_errored:
-            raise ValueError("Tuner.restore(resume_errored=True, restart_errored=True): choose one of them")
+            raise ValueError("Tuner.restore(): pass either resume_errored=True or restart_errored=True, not both")
         if trainable is None:
-            raise ValueError("Tuner.restore(path, trainable=...): pass the trainable, no code is stored")
+            raise ValueError("Tuner.restore(path, trainable=...): pass the trainable, because code is not stored")
         if param_space is not None:
             param_space = with_scaling_fields(dict(param_space))
             _check_same_keys(identity, param_space)
@@ -252,6 +252,6 @@ def _check_same_keys(identity: Mapping[str, Any], space: Mapping[str, Any]) -> N
     lost, new = sorted(set(known) - given), sorted(given - set(known))
     said = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in (("missing", lost), ("new", new)) if keys)
     raise ValueError(
-        f"Tuner.restore(param_space=...): it must have the keys of the original one ({said}); only objects and "
-        "references are taken from it, hyper-parameters of existing trials stay as they were"
+        f"Tuner.restore(param_space=...): it must have the same keys as the original ({said}). Only objects and "
+        "references are taken from it; hyperparameters of existing trials do not change"
     )

@@ -50,7 +50,8 @@ _verbosity = [Verbosity.V3_TRIAL_DETAILS]
 
 
 def set_verbosity(level: int | Verbosity) -> None:
-    """For ``has_verbosity`` of a script's own. What Holdfast itself says is up to ``RunConfig(verbose=)``."""
+    """Sets the level for the script's own calls of ``has_verbosity``. ``RunConfig(verbose=)`` controls Holdfast's
+    output."""
     _verbosity[0] = Verbosity(int(level))
 
 
@@ -64,7 +65,8 @@ def validate_warmstart(
     evaluated_rewards: list[Any] | None,
     validate_point_name_lengths: bool = True,
 ) -> None:
-    """Refuse points and rewards for a searcher of one's own that do not fit each other or the parameters."""
+    """Check points and rewards for your own searcher. Raises an error if they do not fit each other or the
+    parameters."""
     if not points_to_evaluate:
         return
     if not isinstance(points_to_evaluate, list):
@@ -85,8 +87,8 @@ def validate_save_restore(
     config: dict[str, Any] | None = None,
     num_gpus: float = 0,  # noqa: ARG001  it runs in this process, which has them all
 ) -> bool:
-    """Train an instance of a class trainable, save it, restore another one from that and continue training. Raises
-    errors; True if there is none."""
+    """Train an instance of a class trainable, save it, restore another instance from that and continue training.
+    Returns True, or raises an error."""
     first = trainable_cls(config)
     second = trainable_cls(config)
     try:
@@ -108,7 +110,7 @@ def validate_save_restore(
 
 
 def diagnose_serialization(trainable: Callable[..., Any]) -> bool | set[str]:
-    """Why a trainable cannot be sent to a trial: True if it can, else the names of the variables that cannot."""
+    """Return True if a trainable can be sent to a trial, otherwise the names of the variables that cannot."""
     error = _pickling_error(trainable)
     if error is None:
         print(f"{trainable!r} can be sent to trials.")
@@ -137,9 +139,8 @@ def _pickling_error(value: Any) -> str | None:
 def flatten_dict(
     dt: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: bool = False, flatten_list: bool = False
 ) -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a/b": 1}``; with ``flatten_list`` the positions in lists are names, too.
-
-    ``prevent_delimiter``: a key that has the delimiter in it is a ValueError.
+    """Turn ``{"a": {"b": 1}}`` into ``{"a/b": 1}``. With ``flatten_list``, positions in lists become names too. With
+    ``prevent_delimiter``, a key that contains the delimiter is a ValueError.
     """
     flat: dict[str, Any] = {}
     for key, value in dt.items():
@@ -156,7 +157,8 @@ def flatten_dict(
 
 
 def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str = "/", **kwargs: Any) -> Any:
-    """The value of a flat name in a nested dict; ``default=`` if there is none, else a KeyError."""
+    """Return the value of a flat name in a nested dict. If there is none: ``default=`` if it is given, otherwise a
+    KeyError."""
     found = find(lookup, flat_key.replace(delimiter, "/"), _NONE)
     if found is _NONE:
         if "default" in kwargs:
@@ -174,7 +176,7 @@ def deep_update(
     override_all_if_type_changes: list[str] | None = None,
     override_all_key_list: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Put the values of one nested dict into another, which is changed and returned.
+    """Copy the values of one nested dict into another, which is changed and returned.
 
     New keys are refused unless they are allowed: everywhere, or below the keys of ``allow_new_subkey_list``. Dicts
     below ``override_all_key_list``, and below ``override_all_if_type_changes`` if their "type" changes, are replaced.
@@ -195,7 +197,7 @@ def deep_update(
 
 
 def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
-    """A nested dict with the values of both; those of the second one count."""
+    """Return a nested dict with the values of both; the second one wins."""
     merged = {key: merge_dicts(value, {}) if isinstance(value, Mapping) else value for key, value in d1.items()}
     return deep_update(merged, d2, new_keys_allowed=True, allow_new_subkey_list=[])
 
@@ -230,7 +232,7 @@ def _first_gpu() -> str:
 
 
 def _memory_in_use() -> dict[str, float]:
-    """The part of each GPU's memory that is in use, by its number and by its UUID."""
+    """The used share of each GPU's memory, by its number and by its UUID."""
     command = ["nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total", "--format=csv,noheader,nounits"]
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -1,4 +1,4 @@
-"""The data of a display: the current state of the run, the events since the last look, and texts for values."""
+"""The data of a display: the current state of the run, the events since the last paint, and texts for values."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Rate:
     def update(self, now: float, reports: int) -> float | None:
         samples = self._samples
         if samples and (reports < samples[-1][1] or samples[-1][1] == 0):
-            samples.clear()  # a recovery discarded reports, or the wait for the first one ended: that is not a speed
+            samples.clear()  # after discarded reports, or a wait for the first report, the rate would be wrong
         samples.append((now, reports))
         while len(samples) > 2 and samples[1][0] <= now - self._window_s:
             samples.pop(0)
@@ -156,7 +156,7 @@ def rate_text(rate: float) -> str:
 
 
 def value_text(value: object) -> str:
-    """A metric's value in few characters, whatever it is."""
+    """A metric's value in few characters, for values of any type."""
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int):

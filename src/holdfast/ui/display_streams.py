@@ -20,7 +20,8 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def is_foreground(stream: TextIO) -> bool:
-    """Whether the terminal is this program's to draw on. A job started with ``&`` would hit the shell's prompt."""
+    """Whether this program may draw on the terminal. A job that was started with ``&`` would draw over the shell's
+    prompt."""
     try:
         return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
     except (OSError, ValueError, AttributeError):  # not our controlling terminal: no other process draws on it
@@ -28,7 +29,7 @@ def is_foreground(stream: TextIO) -> bool:
 
 
 def terminal_size(stream: TextIO) -> tuple[int, int]:
-    """Columns and rows; 80 by 24 where that cannot be known."""
+    """Columns and rows of the terminal; 80 by 24 if they are unknown."""
     try:
         columns, rows = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError, AttributeError):

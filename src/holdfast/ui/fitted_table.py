@@ -34,7 +34,7 @@ def fitted(columns: Sequence[Column], width: int) -> list[Column]:
         if needed <= left or columns[number].rank == 0:
             shown.append(number)
             left -= needed
-    if left < 0:  # rather a short name than no result
+    if left < 0:  # prefer a short name to a missing result
         columns[0] = replace(columns[0], width=max(4, columns[0].width + left))
     kept = _stretched([columns[number] for number in sorted(shown)], max(0, left))
     return _headed(kept, [column.heading for column in columns])

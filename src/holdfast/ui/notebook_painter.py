@@ -92,7 +92,7 @@ class NotebookPainter:
             self._output(self._html(picture, rate))
 
     def _warn(self, text: str) -> None:
-        """What is said twice is shown once. Of very many the first and the last ones stay."""
+        """Show repeated lines once. Of very many lines, the first and the last ones stay."""
         if text in self._warnings:
             return
         self._warnings.append(text)

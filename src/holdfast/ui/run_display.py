@@ -57,9 +57,8 @@ def make(
 
 
 class BackgroundDisplay:
-    """Records what it is told, and lets a painter write it from a thread that lives from start to finish.
-
-    The thread reads the picture while the loop changes it: every field is replaced whole, never changed in place.
+    """Records events and lets a painter write them from a separate thread, which lives from start to finish. The thread
+    reads the picture while the loop changes it, so every field is replaced as a whole, never changed in place.
     """
 
     noun = "run"
@@ -83,7 +82,7 @@ class BackgroundDisplay:
         self._restore: list[Callable[[], None]] = []
         self._pid = os.getpid()
         self._fold = TracebackFold()
-        self.error: BaseException | None = None  # why the display went dark, should it have
+        self.error: BaseException | None = None  # why the display stopped, if it did
 
     def start(self, run_name: str, path: str, resumed: str | None) -> None:
         if self._thread is not None or self._done.is_set():

@@ -81,9 +81,12 @@ def _told_failures(history: AttemptHistory, ledger: Ledger, is_over: bool) -> st
     told = _sentence(", and ".join(known))
     if not ledger.wall_clock_s or cost < _LITTLE_S:
         return told
-    return (
-        f"{told} Recovery and repeated work took {spelled(cost)}, {cost / ledger.wall_clock_s * 100:.0f} % of the time."
-    )
+    share = cost / ledger.wall_clock_s * 100
+    return f"{told} Recovery and repeated work took {spelled(cost)}, {_percent(share)} of the time."
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0f} %" if share >= 1 else "less than 1 %"
 
 
 def _fix(newest: str | None) -> str:

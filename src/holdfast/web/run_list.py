@@ -61,13 +61,13 @@ class RunList:
 
 
 def _stamp(location: Location) -> Any:
-    """Stays the same as long as the row does: of a run without a driver, its id and its journal's stamp. None if that
-    would cost as much as to read the run, or if it is not known."""
-    stored = StoredRun(location, READ_PATIENCE_S)
+    """Stays the same as long as the row does: of a run without a driver, its id, whether run.json is intact, and its
+    journal's stamp. None if it is unknown or costs as much as reading the run."""
+    stored = StoredRun(location, READ_PATIENCE_S, once=True)
     try:
         stamp = stored.store.journal_stamp()
         if stamp is None or stored.driver() is not None:
             return None
-        return stored.identity().get("id"), stamp
+        return stored.identity().get("id"), bool(stored.run_file_damage()), stamp
     except (HoldfastError, OSError, *NONSENSE):
         return None

@@ -72,6 +72,8 @@ def run_row(address: str, location: Location, searches: Searches) -> RunRow:
             _fill_search(row, searches.glance(stored))
         else:
             _fill(row, stored.read(with_manifests=False), stored.known_identity())
+        if stored.run_file_damage():
+            row.trouble.append("run.json is damaged")
     except (HoldfastError, OSError) as error:
         row.trouble.append(headline(str(error)))
     except NONSENSE as error:  # whatever is wrong with this run, list the others
@@ -108,8 +110,6 @@ def _fill(row: RunRow, found: Reading, identity: Mapping[str, Any]) -> None:
     ledger = found.quick_ledger(QUICKLY_READ)
     row.goodput = ledger.goodput if ledger.wall_clock_s else None
     row.trouble = trouble_of(found, history)
-    if not identity:
-        row.trouble.append("run.json is damaged")
 
 
 def _fill_search(row: RunRow, found: SearchSnapshot | None) -> None:

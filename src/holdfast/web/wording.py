@@ -14,7 +14,7 @@ from holdfast.printable import duration, printable, printable_lines
 from holdfast.store.times import is_time
 from holdfast.ui.display_picture import clean, pick_metrics, value_text
 
-NONE = "-"
+NONE = "\u2013"  # an en dash, as the templates have
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
 
 

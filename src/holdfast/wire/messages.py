@@ -63,9 +63,9 @@ class Configure(Message, frozen=True, tag=True):
 
     node_id: str
     run_name: str
-    run_dir: str  # where the run is stored; with remote storage, where a node's own directory for it goes
+    run_dir: str  # where the run is stored; with remote storage, the parent of the node's directory
     payload: bytes  # a cloudpickle of the callable that a worker runs
-    env: dict[bytes, bytes]  # bytes, as the system has them: they need not be text
+    env: dict[bytes, bytes]  # bytes, because variables need not be text
     sys_path: list[bytes]
     argv: list[bytes]
     cwd: bytes
@@ -77,16 +77,16 @@ class Configure(Message, frozen=True, tag=True):
     validates: bool  # whether the run has a validation function
     storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
     storage_url: str = ""
-    run_key: str = ""  # the same for every driver of the run, and for no other run
-    epoch: int = 0  # of the driver
+    run_key: str = ""  # the same for every driver of the run, different for all other runs
+    epoch: int = 0  # the driver's epoch
     scratch: str = ""  # with remote storage: the user's private directory that run_dir lies in, on each machine
     patience_s: float = 0.0
-    preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends
-    node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
+    preemption_grace_s: float = 30.0  # the time from a SIGTERM to the agent until it exits
+    node_timeout_s: float = 10.0  # after this much silence, driver and agent consider each other lost
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
     rank_zero_only: bool = False  # the other ranks may not report
-    preload_early: bool = False  # as soon as workers have entered the train function, instead
-    imported: tuple[str, ...] = ()  # modules of the script, which a zygote imports if that leaves it safe to fork
+    preload_early: bool = False  # import them as soon as workers have entered the train function instead
+    imported: tuple[str, ...] = ()  # modules of the script; a zygote imports them if it stays safe to fork
 
 
 class StartWorkers(Message, frozen=True, tag=True):
@@ -96,8 +96,8 @@ class StartWorkers(Message, frozen=True, tag=True):
     checkpoint: str | None  # the id of what the attempt resumes from; with remote storage, the node has fetched it
     places: list[Place]
     address: str = "127.0.0.1"  # where other nodes reach this one
-    joins: int = 0  # these ranks were lost, and their peers live: the number of the replacement
-    snapshot: tuple[int, int] | None = None  # that the node has recalled: the attempt that took it, and the step
+    joins: int = 0  # the lost ranks whose peers live, with the number of the replacement
+    snapshot: tuple[int, int] | None = None  # the recalled snapshot: the attempt that took it, and its step
     taken_by: int = 0  # how many workers that attempt had
 
 
@@ -107,7 +107,7 @@ class StopWorkers(Message, frozen=True, tag=True):
 
 
 class Seal(Message, frozen=True, tag=True):
-    """Hash the staged shards of these ranks, and force them to disk. Answered with all of them in one message."""
+    """Hash the staged shards of these ranks and sync them to disk. The answer has all of them in one message."""
 
     attempt_number: int
     ranks: list[int]
@@ -115,7 +115,7 @@ class Seal(Message, frozen=True, tag=True):
 
 
 class Gather(Message, frozen=True, tag=True):
-    """A checkpoint is whole: put together the node's part of it, from these files of these ranks."""
+    """A checkpoint is complete: merge the node's part of it from these files of these ranks."""
 
     id: str
     attempt_number: int
@@ -134,12 +134,12 @@ class Upload(Message, frozen=True, tag=True):
 
 
 class Fetch(Message, frozen=True, tag=True):
-    """Have a checkpoint ready for the node's workers, and verify it."""
+    """Make a checkpoint available to the node's workers, and verify it."""
 
     id: str
     manifest: bytes
     stored: bool = True  # whether storage has all of it
-    number: int = 0  # of the question: the answer has it too
+    number: int = 0  # the number of the question, which the answer repeats
 
 
 class Forget(Message, frozen=True, tag=True):
@@ -151,22 +151,22 @@ class Forget(Message, frozen=True, tag=True):
 
 
 class Sweep(Message, frozen=True, tag=True):
-    """An earlier driver has exited, and its leftovers are taken over: remove what attempts up to this one staged."""
+    """The leftovers of an earlier driver have been taken over: remove what attempts up to this one staged."""
 
     attempt_number: int
 
 
 class DumpStacks(Message, frozen=True, tag=True):
-    """Say where the workers of an attempt are in their code, hung ones too."""
+    """Report the stacks of an attempt's workers, including hung ones."""
 
     attempt_number: int
 
 
 class Ping(Message, frozen=True, tag=True):
-    """The driver lives."""
+    """The driver is alive."""
 
     number: int
-    heard: int  # the newest answer that it has got
+    heard: int  # the newest answer that the driver has received
 
 
 class Shutdown(Message, frozen=True, tag=True):
@@ -187,7 +187,7 @@ class WorkerStarted(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     pid: int
-    mark: str  # of its temporary files, beside the pid
+    mark: str  # the mark of its temporary files, in addition to the pid
 
 
 class WorkerIsReady(Message, frozen=True, tag=True):
@@ -233,7 +233,7 @@ class WorkersGone(Message, frozen=True, tag=True):
     """No process of the attempt is left on the node."""
 
     attempt_number: int
-    orders: int = 0  # to start some, that the node has obeyed: what others start is not gone. 0: it does not count them
+    orders: int = 0  # how many orders to start processes it has obeyed; 0: it does not count them
 
 
 class Asked(Message, frozen=True, tag=True):
@@ -292,7 +292,7 @@ class Pong(Message, frozen=True, tag=True):
     number: int
 
 
-# Runs that share an agent: each has a number of the driver's choice; the agent's own, of ``Configure``, has none
+# Runs that share an agent: the driver gives each a number. The agent's own run, of ``Configure``, has none
 
 RunOrder = (
     StartWorkers
@@ -355,7 +355,7 @@ RunNews = (
 
 
 class OpenRun(Message, frozen=True, tag=True):
-    """A run beside the agent's own, which has been configured before; answered with the run's ``NodeReady``."""
+    """A run in addition to the agent's own, which was configured before. The answer is the run's ``NodeReady``."""
 
     run: int
     configure: Configure
@@ -367,7 +367,7 @@ class InRun(Message, frozen=True, tag=True):
 
 
 class CloseRun(Message, frozen=True, tag=True):
-    """End the rest of the run. ``over``: it ended normally, and earlier orders are still carried out."""
+    """End what is left of the run. ``over``: it ended normally, so earlier orders are still carried out."""
 
     run: int
     over: bool
@@ -379,7 +379,7 @@ class OfRun(Message, frozen=True, tag=True):
 
 
 def parts(message: Message) -> Iterator[Message]:
-    """The messages that it is made of; most are one."""
+    """The messages in it; most consist of one."""
     match message:
         case NodeNews(of):
             yield from of
@@ -390,7 +390,7 @@ def parts(message: Message) -> Iterator[Message]:
 
 
 class RunClosed(Message, frozen=True, tag=True):
-    """The agent has nothing of the run any more; also the answer if it knows no such run."""
+    """The agent has nothing of the run any more. This is also the answer if it does not know the run."""
 
     run: int
 

@@ -14,7 +14,7 @@ class Seat(Message, frozen=True, tag=True):
 
 
 class LeftReports(Message, frozen=True, tag=True):
-    """The reports of a rank in an earlier driver's last attempt; that driver may not have received them."""
+    """The reports of a rank in the last attempt of an earlier driver, which may not have received them."""
 
     attempt_number: int
     rank: int
@@ -35,19 +35,19 @@ class NodeReady(Message, frozen=True, tag=True):
     labels: dict[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"  # where other nodes can reach it
     seats: list[Seat] | None = None
-    machine: str = ""  # where workers may outlive their driver, as a network is between them; else empty
+    machine: str = ""  # its place, if workers may outlive their driver because of a network; else empty
     clear: bool = True  # no process of an earlier agent of the run is left there
 
 
 class NodeDraining(Message, frozen=True, tag=True):
-    """The node will go away; said by its agent when that gets a SIGTERM, or by the engine."""
+    """The node will be removed. Sent by its agent when that gets a SIGTERM, or by the engine."""
 
     node_id: str
-    deadline_s: float  # from now
+    deadline_s: float  # seconds from now
 
 
 class NodeJoining(Message, frozen=True, tag=True):
-    """Said by the engine: an agent is being started."""
+    """Sent by the engine: an agent is being started."""
 
     node_id: str
 

@@ -1,4 +1,4 @@
-"""How the driver finds out whether nodes reach each other: one opens a port, the others connect to it."""
+"""How the driver checks whether nodes reach each other: one opens a port, and the others connect to it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from .message import Message
 
 
 class Probe(Message, frozen=True, tag=True):
-    """Say whether the machine is fit to train on."""
+    """Check whether the machine is fit for training."""
 
 
 class OpenDoor(Message, frozen=True, tag=True):
-    """Let another node of the run call, so that the two see whether they can talk; answered with ``DoorOpen``."""
+    """Open a port for another node, to test whether the two reach each other. The answer is ``DoorOpen``."""
 
     meeting: int
-    address: str  # the node's own, as others know it
+    address: str  # the node's own address, as others know it
 
 
 class Meet(Message, frozen=True, tag=True):
-    """Call another node's door; answered with ``Met``."""
+    """Connect to the port of another node. The answer is ``Met``."""
 
     meeting: int
     address: str
@@ -39,4 +39,4 @@ class DoorOpen(Message, frozen=True, tag=True):
 
 class Met(Message, frozen=True, tag=True):
     meeting: int
-    error: str = ""  # why the two cannot talk
+    error: str = ""  # why the two cannot reach each other; empty if they can

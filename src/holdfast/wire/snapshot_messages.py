@@ -1,7 +1,5 @@
-"""What driver and agents say of snapshots in the memory of nodes.
-
-A snapshot is of one step of one attempt, and has pieces: ``shared``, which is the same on all ranks, and one for each
-rank, ``rank-3``.
+"""Messages between driver and agents about snapshots in the memory of nodes. A snapshot belongs to one step of one
+attempt. Its pieces are ``shared``, which is the same on all ranks, and one for each rank, such as ``rank-3``.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from .message import Message
 
 
 class PeerStore(Message, frozen=True, tag=True):
-    """Where a node takes and gives snapshots of the run."""
+    """The address where a node receives and sends snapshots of the run."""
 
     node: str
     address: str
@@ -30,7 +28,8 @@ class Replicate(Message, frozen=True, tag=True):
     """From now on, send a copy of each snapshot to these nodes."""
 
     to: list[PeerStore]
-    shared: bool  # also of parts that are the same on all ranks: otherwise too few nodes have them
+    shared: bool  # also copy the parts that are the same on all ranks: too few nodes have them
+    number: int = 0  # of the driver's orders to copy; 0: there was none yet
 
 
 class Recall(Message, frozen=True, tag=True):
@@ -40,15 +39,15 @@ class Recall(Message, frozen=True, tag=True):
     attempt_number: int
     step: int
     pieces: list[str]
-    sources: dict[str, list[PeerStore]]  # of pieces that other nodes have
-    number: int = 0  # of the driver's recalls: the answer says which of them it is for
+    sources: dict[str, list[PeerStore]]  # the addresses of nodes that have the other pieces
+    number: int = 0  # the number of the recall, which the answer repeats
 
 
 # To the driver
 
 
 class StoreOpen(Message, frozen=True, tag=True):
-    port: int
+    port: int  # 0: it cannot be opened
     token: bytes
 
 
@@ -61,8 +60,10 @@ class SnapshotHeld(Message, frozen=True, tag=True):
     reports: int
     moves: bool
     pieces: list[str]
-    copies: list[str]  # those nodes
+    copies: list[str]  # the nodes that have copies
     final: bool  # no further copies will be made
+    alike: bytes = b""  # as the worker says
+    order: int = 0  # the number of the ``Replicate`` by which copies were made; 0: before the first
 
 
 class Recalled(Message, frozen=True, tag=True):
@@ -70,4 +71,4 @@ class Recalled(Message, frozen=True, tag=True):
     step: int
     moved: bool = False  # something came from another node
     error: str = ""
-    number: int = 0  # of the recall
+    number: int = 0  # the number of the recall

@@ -1,4 +1,4 @@
-"""What driver and agent say of ranks that can be replaced, and of standby workers."""
+"""Messages between driver and agent about ranks that can be replaced, and about standby workers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class StartStandby(Message, frozen=True, tag=True):
 
 
 class PromoteStandby(Message, frozen=True, tag=True):
-    """The standby takes the place of a lost rank; the rest of that rank is ended."""
+    """The standby takes the place of a lost rank. What is left of that rank's process is ended."""
 
     attempt_number: int
     number: int
     place: Place
-    checkpoint: str | None  # that the attempt resumed from
+    checkpoint: str | None  # what the attempt resumed from
     joins: int  # the number of the replacement
 
 
 class EndRank(Message, frozen=True, tag=True):
-    """The rank is on another node now: end the rest of it here."""
+    """The rank is on another node now: end its process here."""
 
     attempt_number: int
     rank: int
@@ -40,7 +40,7 @@ class EndRank(Message, frozen=True, tag=True):
 
 
 class WorkerIsArmed(Message, frozen=True, tag=True):
-    """The rank can do its step again when a peer is lost."""
+    """The rank can repeat its step if a peer is lost."""
 
     attempt_number: int
     rank: int
@@ -53,7 +53,7 @@ class StandbyIsReady(Message, frozen=True, tag=True):
 
 
 class StandbyHasEnded(Message, frozen=True, tag=True):
-    """Before it was told to take a rank. Of one that was, ``WorkerHasFailed`` is said."""
+    """A standby exited before it was told to take a rank. After that, the message is ``WorkerHasFailed``."""
 
     attempt_number: int
     number: int

@@ -26,14 +26,14 @@ class Place(Message, frozen=True, tag=True):
     local_world_size: int
     node_rank: int
     cpus: float = 1.0
-    devices: list[int] = field(default_factory=list)  # of those that it sees
+    devices: list[int] = field(default_factory=list)  # the index of its GPU among those that it sees
     sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: as on its node
 
 
 class Memory(Message, frozen=True, tag=True):
     """Where a worker keeps snapshots of its state in memory, and what it resumes from there, if anything."""
 
-    directory: str  # of this run on this node
+    directory: str  # the directory of this run on this node
     step: int = -1
     world_size: int = 0  # of the attempt that took the snapshot
     pieces: dict[str, str] = field(default_factory=dict)  # the files of it that are here, by piece
@@ -45,6 +45,8 @@ class SnapshotKept(Message, frozen=True, tag=True):
 
     attempt_number: int
     step: int
+    given_up: bool = False  # it never will be complete: what stays is
+    complete: tuple[int, int] | None = None  # the newest that is, by attempt and step
 
 
 class Assignment(Message, frozen=True, tag=True):
@@ -66,13 +68,13 @@ class Assignment(Message, frozen=True, tag=True):
     cwd: bytes
     metadata: dict[str, Any]
     validates: bool
-    mark: str  # of the temporary files, beside the pid
+    mark: str  # the mark of its temporary files, in addition to the pid
     address: str = "127.0.0.1"
     lockstep: bool = False
     rank_zero_only: bool = False
-    joins: int = 0  # it takes the place of a rank that was lost: the number of that
+    joins: int = 0  # it replaces a lost rank: the number of the replacement
     memory: Memory | None = None
-    standby: int = 0  # it waits for a rank, and has none yet: its number
+    standby: int = 0  # it is a standby, which has no rank yet: its number
 
 
 class TakeRank(Message, frozen=True, tag=True):
@@ -92,7 +94,7 @@ class Reply(Message, frozen=True, tag=True):
     request: int
     body: bytes
     error: str = ""
-    process: int = 0  # of the rank's processes, the one that asked
+    process: int = 0  # which process of the rank asked
 
 
 class Durable(Message, frozen=True, tag=True):
@@ -100,7 +102,7 @@ class Durable(Message, frozen=True, tag=True):
 
     attempt_number: int
     id: str
-    index: int = -1  # of the report that it came with
+    index: int = -1  # the metrics of its report
     offer: Offer | None = None
 
 
@@ -115,11 +117,11 @@ class Notice(Message, frozen=True, tag=True):
 
     attempt_number: int
     deadline_ms: int | None  # in UNIX milliseconds
-    nodes: dict[str, list[int]]  # those that are taken away, with their ranks
+    nodes: dict[str, list[int]]  # the nodes that will be removed, with their ranks
 
 
 class HandoverAt(Message, frozen=True, tag=True):
-    """All ranks know: a rank that saves files from this report on waits there for the end. Forwarded to the workers."""
+    """All ranks know of the end. From this report on, a rank that saves files waits there. Forwarded to the workers."""
 
     attempt_number: int
     index: int
@@ -150,34 +152,35 @@ class Report(Message, frozen=True, tag=True):
     line: bytes  # the report as a line of the metrics file
     staged: bool = False
     name: str | None = None
-    validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
+    validation: bytes = b""  # JSON of the validation's arguments; empty if no validation was requested
     urgent: bool = False  # the worker waits for the commit
     # Files that its user stored: path, size, digest, where
     elsewhere: list[tuple[str, int, str, str]] = field(default_factory=list)
 
 
 class Noticed(Message, frozen=True, tag=True):
-    """The worker knows that its attempt is about to end, and has made so many reports."""
+    """The worker knows that its attempt is about to end. It has made this many reports."""
 
     reports: int
 
 
 class StandsBy(Message, frozen=True, tag=True):
-    """A standby has come to where it needs a rank."""
+    """A standby has reached the point where it needs a rank."""
 
 
 class Armed(Message, frozen=True, tag=True):
-    """The worker can do its step again when a peer is lost."""
+    """The worker can repeat its step if a peer is lost."""
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The worker has written its state after a step into these files, whole."""
+    """The worker has written its state after a step into these files; without files: it skips this snapshot."""
 
     step: int
-    reports: int  # that it had made before
-    moves: bool  # another number of workers can resume from it
-    pieces: dict[str, str]  # files by piece
-    keep: tuple[int, int] | None = None  # the newest complete one, by attempt and step: no copy of it is overwritten
+    reports: int = 0  # how many reports it had made before
+    moves: bool = True  # another number of workers can resume from it
+    pieces: dict[str, str] = field(default_factory=dict)  # files by piece
+    keep: tuple[int, int] | None = None  # the newest complete snapshot (attempt, step): no copy of it is overwritten
+    alike: bytes = b""  # a digest of what must be the same on all ranks so that another number of workers can resume
 
 
 class Ready(Message, frozen=True, tag=True):

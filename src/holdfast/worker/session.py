@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+from msgspec import structs
 
 from holdfast.errors import CollectiveError, HoldfastError, StorageError
 from holdfast.store import values
@@ -126,7 +127,7 @@ class Session(Placed):
         self._answered: dict[int, Reply] = {}
         self._closed = self._pressure = False
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
-        self._kept = -1  # the newest step whose snapshot is complete on all ranks
+        self.snapshot_kept = SnapshotKept(0, -1)  # the newest that is complete on all ranks, or never will be
         self._lockstep = assignment.lockstep
         self._rank_zero_only = assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
@@ -259,14 +260,13 @@ class Session(Placed):
         """Whether the agent knows all reports that were made, so that a later snapshot may count."""
         return self._outbox.is_empty
 
-    def tell_snapshot(self, step: int, moves: bool, pieces: dict[str, str], keep: tuple[int, int] | None) -> None:
-        """This rank's state after the step is in these files. ``keep``: copies of that one stay meanwhile."""
-        self._channel.send(Snapshot(step, self._reports, moves, pieces, keep))
+    def tell_snapshot(self, taken: Snapshot) -> None:
+        self._channel.send(structs.replace(taken, reports=self._reports))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
         """Whether the snapshot of that step is complete on all ranks, so that an earlier one may be overwritten."""
         with self._answers:
-            return self._answers.wait_for(lambda: self._kept >= step or self._closed, timeout_s)
+            return self._answers.wait_for(lambda: self.snapshot_kept.step >= step or self._closed, timeout_s)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Call it when the train function has returned and everything that it left running has ended."""
@@ -386,8 +386,8 @@ class Session(Placed):
             case GoOn():
                 self._may_return = max(self._may_return, message.index)
                 self.save_asked = self.save_asked or message.save
-            case SnapshotKept():
-                self._kept = max(self._kept, message.step)
+            case SnapshotKept() if message.step >= self.snapshot_kept.step:
+                self.snapshot_kept = message
             case Pressure():
                 self._pressure = message.on
             case Notice():

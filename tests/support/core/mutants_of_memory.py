@@ -86,6 +86,16 @@ def forgets_which_snapshot_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SnapshotRegistry, "regrouped", broken)
 
 
+def overlooks_that_ranks_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what each has of its own, which another number of them cannot take over."""
+
+    def broken(self: SnapshotRegistry, node: str, message: Any, state: RunState) -> Any:
+        return right(self, node, structs.replace(message, alike=b""), state)
+
+    right = SnapshotRegistry._hear_held
+    monkeypatch.setattr(SnapshotRegistry, "_hear_held", broken)
+
+
 MUTANTS = [
     forgets_what_is_in_memory,
     prefers_memory_that_is_older_than_a_checkpoint,
@@ -96,4 +106,5 @@ MUTANTS = [
     starts_before_the_snapshot_is_in_place,
     does_not_look_where_workers_are_placed,
     forgets_which_snapshot_is_complete,
+    overlooks_that_ranks_differ,
 ]

@@ -20,6 +20,8 @@ def note(step: int, attempt_number: int = 1, **other: Any) -> dict[str, Any]:
         "opened": attempt_number > 1,
         "files": {"state.json": f"digest of {step}"},
         "in_memory": True,
+        "steps": 2,
+        "reduces": True,
         "batches": [f"batch {step}"],
         "rates": [[0.1 / step], [0.1 / step]],
         "schedules": [step],

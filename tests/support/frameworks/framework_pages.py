@@ -20,10 +20,10 @@ def run_page(page: Path, home: Path) -> None:
 def drill(example: str, home: Path, *options: str) -> None:
     """Each fault is survived, and nothing differs from the undisturbed run."""
     command = str(Path(sys.executable).with_name("holdfast"))
-    _run([command, "drill", *options, str(ROOT / "examples" / "frameworks" / example)], home)
+    print(_run([command, "drill", *options, str(ROOT / "examples" / "frameworks" / example)], home))
 
 
-def _run(command: list[str], home: Path) -> None:
+def _run(command: list[str], home: Path) -> str:
     directory, temp = home / "page", home / "temp"
     directory.mkdir()
     temp.mkdir()
@@ -31,3 +31,4 @@ def _run(command: list[str], home: Path) -> None:
     env = {**os.environ, "PATH": path, "TMPDIR": str(temp), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -15,14 +15,14 @@ KINDS = {
     "worker hangs": 0.5,
     "agent killed": 2.0,
     "agent stopped": 0.7,
-    "agent told to go": 1.0,
+    "agent gets SIGTERM": 1.0,
     "any process killed": 1.5,
     "driver killed": 3.0,
-    "driver told to stop": 1.0,
+    "driver gets SIGTERM": 1.0,
     "driver stopped for a time": 1.0,
     "node removed": 2.0,
     "node drained": 3.0,
-    "node drained at once": 1.0,
+    "node drained on short notice": 1.0,
     "node joins": 1.0,
 }
 ELASTIC_KINDS = {"node joins": 4.0}
@@ -138,7 +138,7 @@ def draw_faults(rng: random.Random, kinds: dict[str, float], elastic: bool) -> t
             "agent stopped": 8.0,  # if it is still there then
             "driver stopped for a time": rng.choice((rng.uniform(0.1, 1.5), rng.uniform(4.0, 6.0))),
             "node drained": rng.uniform(3.0, 5.0),
-            "node drained at once": rng.uniform(0.0, 0.5),
+            "node drained on short notice": rng.uniform(0.0, 0.5),
             "link cut": rng.uniform(4.0, 8.0),
             "link cut for a moment": rng.uniform(0.05, 1.0),
             "link cut one way": rng.uniform(4.0, 8.0),

@@ -117,7 +117,7 @@ class SoakRun:
 
     def _was_ended(self, code: int) -> bool:
         """By us."""
-        told = any(s.fault.kind == "driver told to stop" for s in self._struck)
+        told = any(s.fault.kind == "driver gets SIGTERM" for s in self._struck)
         random = any(s.fault.kind in ("driver killed", "any process killed") for s in self._struck)
         return (code == 143 and told) or (code == -signal.SIGKILL and random)
 
@@ -204,7 +204,7 @@ class SoakRun:
             return self._strike_worker(fault, what)
         if who == "agent":
             agents = [pid for pid in processes.below(self._process.pid) if processes.name(pid) == "hf-agent"]
-            signals = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "told to go": signal.SIGTERM}
+            signals = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "gets SIGTERM": signal.SIGTERM}
             if what == "stopped":
                 self._after(fault.lasts_s, lambda: self._continue(agents))
             return self._signal(fault, agents, signals[what])
@@ -242,7 +242,7 @@ class SoakRun:
         if what == "stopped for a time":
             process.send_signal(signal.SIGSTOP)
             self._after(fault.lasts_s, lambda: process.send_signal(signal.SIGCONT))
-        elif what == "told to stop":
+        elif what == "gets SIGTERM":
             process.send_signal(signal.SIGTERM)
         else:
             left = processes.marked(str(self._home)) - {process.pid}

@@ -112,7 +112,7 @@ def wrong_handovers(run: Ended, home: Path) -> list[str]:
     ]
 
 
-FIRST_OF_TWO, SECOND_OF_TWO = "with another right behind it", "right behind another"
+FIRST_OF_TWO, SECOND_OF_TWO = "with another fault right after it", "right after another fault"
 
 
 def costs(run: Ended) -> list[Cost]:

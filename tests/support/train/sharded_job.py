@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from torch.distributed.fsdp import fully_shard
 
 from holdfast import train
 from holdfast.train.torch import TrainState
-from support.elastic.elastic_job import note
+from holdfast.worker import session
+from support.elastic.elastic_job import PATIENCE_S, note, wait_until
 
 
 def train_fn(config: dict[str, Any]) -> list[Any]:
@@ -59,6 +61,40 @@ def elastic_train_fn(config: dict[str, Any]) -> int:
             note(config, "step", rank, world, state.steps)
         state.report({"steps": state.steps}, checkpoint=False)  # where the run asks for one, the attempt may end here
     return state.steps
+
+
+def moving_train_fn(config: dict[str, Any]) -> list[Any]:
+    """Trains up to the step that ``stops`` says for this number of workers, and makes no report: only memory has its
+    state. There it waits for the test to take nodes away; where it is to grow, until the driver knows of new nodes, and
+    then a rank is killed. Returns the digest of the final state, and the step."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    context, own = train.get_context(), session.current()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    model, optimizer = sharded(world)
+    state = TrainState(model=model, optimizer=optimizer)
+    state.resume()
+    begun = digest(state)
+    if rank == 0:
+        note(config, "start", rank, world, state.steps, begun)
+    stop = config["stops"].get(str(world))
+    while state.steps < config["steps"]:
+        train_step(model, optimizer, state.steps)
+        state.snapshot()
+        now = digest(state)
+        if rank == 0:
+            note(config, "step", rank, world, state.steps)
+            note(config, "state", state.steps, now)
+        if state.steps == stop:
+            assert own.await_kept(state.steps, 60), "on all ranks, with the copies"
+            note(config, "waits", rank, world)
+            if world == config["grows"]:
+                wait_until(lambda: own._notice is not None, "the driver knows of more nodes")
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(PATIENCE_S)
+            raise AssertionError("the attempt did not end")
+    state.report({"steps": state.steps})
+    return [digest(state), state.steps]
 
 
 def digest_of_files(checkpoint: train.Checkpoint) -> str:

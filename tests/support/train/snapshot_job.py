@@ -30,8 +30,10 @@ def train_fn(config: dict[str, Any]) -> str:
     layers = (torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
     model = prepare_model(torch.nn.Sequential(*layers))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    state = TrainState(model=model, optimizer=optimizer, loader=loader, loss=0.0)
+    own = {"own": Own(config["own_mb"])} if config.get("own_mb") else {}
+    state = TrainState(model=model, optimizer=optimizer, loader=loader, loss=0.0, **own)
     state.resume()
+    optimizer.register_step_post_hook(lambda *_: note(config, rank, state.steps + 1, "updates"))
     with open(Path(config["marks"], f"nodes-{rank}"), "a") as file:
         file.write(f"{session.current().node_id}\n")
     for epoch in state.epochs(config["epochs"]):
@@ -52,8 +54,21 @@ def train_fn(config: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def note(config: dict[str, Any], rank: int, step: int) -> None:
-    with open(Path(config["marks"], f"steps-{rank}"), "a") as file:
+class Own:
+    """A large state that each rank has of its own: it takes longer to copy to other nodes than a step takes."""
+
+    def __init__(self, mb: int) -> None:
+        self.content = torch.full((mb << 18,), float(train.get_context().get_world_rank()))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"content": self.content}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.content = state["content"]
+
+
+def note(config: dict[str, Any], rank: int, step: int, kind: str = "steps") -> None:
+    with open(Path(config["marks"], f"{kind}-{rank}"), "a") as file:
         file.write(f"{step}\n")
 
 
@@ -66,5 +81,6 @@ def strike(config: dict[str, Any], rank: int, step: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def steps_of(marks: Path, rank: int) -> list[int]:
-    return [int(line) for line in (marks / f"steps-{rank}").read_text().split()]
+def steps_of(marks: Path, rank: int, kind: str = "steps") -> list[int]:
+    """After which it took a snapshot; ``updates``: which it made, whether or not it came to the snapshot."""
+    return [int(line) for line in (marks / f"{kind}-{rank}").read_text().split()]

@@ -19,5 +19,10 @@ def test_the_page_runs(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("framework", EXAMPLES)
 def test_the_example_passes_a_drill(framework: str, tmp_path: Path) -> None:
-    """``holdfast drill`` without options has all faults, and takes minutes."""
     drill(f"{framework}_training.py", tmp_path, "--only", "worker-kill,driver-kill")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("framework", EXAMPLES)
+def test_the_example_passes_a_drill_of_all_faults(framework: str, tmp_path: Path) -> None:
+    drill(f"{framework}_training.py", tmp_path)

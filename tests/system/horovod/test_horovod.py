@@ -59,6 +59,11 @@ def test_the_example_passes_a_drill(tmp_path: Path) -> None:
     drill("horovod_training.py", tmp_path, "--only", "worker-kill,driver-kill")
 
 
+@pytest.mark.soak
+def test_the_example_passes_a_drill_of_all_faults(tmp_path: Path) -> None:
+    drill("horovod_training.py", tmp_path)
+
+
 def test_the_extra_is_what_was_built() -> None:
     """The last command of the guide's installation: it finds all that the extra asks for, and fetches nothing."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "holdfast[horovod]"]

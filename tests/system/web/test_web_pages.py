@@ -53,6 +53,9 @@ def test_the_list_shows_every_run_with_its_state(server: WebServer) -> None:
     assert "8 of 8 epochs" in text
     assert "planned failure at 2" in text
     assert "9 of 9 trials" in text
+    damaged = text.partition('data-address="0/damaged"')[2].partition("</tr>")[0]
+    assert "run.json is damaged" in damaged
+    assert "The journal is damaged" in damaged
 
 
 def test_a_run_page_tells_what_happened(server: WebServer) -> None:

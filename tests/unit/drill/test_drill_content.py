@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,15 @@ def test_values_of_json(pair: tuple[Path, Path]) -> None:
     (pair[0] / "state.json").write_text(json.dumps({"step": 3, "rates": [0.1, 0.2]}))
     (pair[1] / "state.json").write_text(json.dumps({"step": 3, "rates": [0.1, 0.3]}))
     assert compare(*pair).differences == [("state.json: rates[1]", "0.2 became 0.3")]
+
+
+def test_when_and_where_a_model_of_keras_was_saved_is_not_compared(pair: tuple[Path, Path]) -> None:
+    for directory, number in zip(pair, [4, 5], strict=True):
+        layer = {"units": number, "dtype": {"name": "float32", "shared_object_id": number}}
+        with zipfile.ZipFile(directory / "model.keras", "w") as archive:
+            archive.writestr("metadata.json", json.dumps({"keras_version": "3", "date_saved": f"2026-01-0{number}"}))
+            archive.writestr("config.json", json.dumps({"config": layer}))
+    assert compare(*pair).differences == [("model.keras: config.json.config.units", "4 became 5")]
 
 
 def test_a_file_in_one_of_the_two(pair: tuple[Path, Path]) -> None:

@@ -90,7 +90,7 @@ def test_without_checkpoints_no_point_needs_one() -> None:
             note["files"] = {}
     for seed in range(20):
         faults, skipped = plan([Address(name) for name in KINDS], [run], seed)
-        assert {fault.point for fault in faults} <= {"before", "after", "report"}
+        assert {fault.point for fault in faults} <= {"before", "after", "report", "reduce", "update"}
         assert [name for name, _ in skipped] == ["corruption"]
 
 
@@ -101,6 +101,20 @@ def test_memory_is_damaged_where_there_is_something_in_it() -> None:
         for note in notes.values():
             note["in_memory"] = False
     assert plan([Address("memory-corruption")], [run], seed=0)[0] == []
+
+
+@pytest.mark.parametrize(("name", "what"), [("reduce-kill", "reduces"), ("update-kill", "steps")])
+def test_a_fault_within_a_step_needs_such_steps(name: str, what: str) -> None:
+    run = outcome(steps=9)
+    assert [fault.name for fault in plan([Address(name)], [run], seed=0)[0]] == [name]
+    for notes in run.records.values():
+        for note in notes.values():
+            note[what] = 0
+    assert [skipped for skipped, _ in plan([Address(name)], [run], seed=0)[1]] == [name]
+
+
+def test_one_worker_alone_reduces_nothing() -> None:
+    assert plan([Address("reduce-kill")], [outcome(steps=9, workers=1)], seed=0)[0] == []
 
 
 def test_a_run_that_changes_its_size_by_itself_is_struck_early_and_keeps_its_nodes() -> None:

@@ -53,7 +53,7 @@ def test_the_panel_says_how_the_experiment_is() -> None:
         "│ state        running                                                        │",
         "│ trials       10 of 1,000: 2 running, 1 failed, 7 done                       │",
         "│ results      120, 10/s                                                      │",
-        "│ speed        30/min trials                                                  │",
+        "│ speed        30 trials/min                                                  │",
         "│ best so far  loss=0.25 at iteration 1                                       │",
         "│              by train_00003                                                 │",
         "│              lr=0.5                                                         │",
@@ -112,7 +112,7 @@ def test_without_a_terminal_lines_come_ever_more_seldom() -> None:
     for second in range(36_000):
         plain.picture.counts = {"RUNNING": 1, "TERMINATED": second}
         lines = plain.at(float(second))
-    assert lines[0] == "[holdfast 10.0s] trials: 11: 1 running, 10 done; 1/s trials"
+    assert lines[0] == "[holdfast 10.0s] trials: 11: 1 running, 10 done; 1 trials/s"
     assert 100 < len(lines) < 200
     assert plain.out.getvalue() == ""
 

@@ -13,7 +13,7 @@ _SHOWN = 20
 
 
 def chosen(stored: StoredRun, ids: Sequence[str]) -> list[Manifest]:
-    """Those of these names, in the order of their reports; all if none is named."""
+    """The checkpoints with these names, in the order of their reports; all if no name is given."""
     manifests = stored.manifests()[0]
     known = [manifest.id for manifest in manifests]
     for id in ids:
@@ -25,7 +25,7 @@ def chosen(stored: StoredRun, ids: Sequence[str]) -> list[Manifest]:
 
 
 def best(stored: StoredRun, metric: str | None, mode: str) -> Manifest:
-    """By that metric, or as the run's CheckpointConfig ranks them; of equals the newest."""
+    """The best checkpoint by that metric, or by the run's CheckpointConfig; of equals the newest."""
     found = stored.read(with_driver=False)
     if metric is None:
         if not found.past.state.spec.scored:

@@ -61,7 +61,7 @@ def _doomed(stored: StoredRun, arguments: argparse.Namespace) -> list[Manifest]:
 
 
 def _check_resume(stored: StoredRun, doomed: list[str]) -> None:
-    """The newest that is good, and those above it, which only a closer look may save, must stay."""
+    """The newest good checkpoint must stay, and so must newer ones, which may be repairable."""
     for manifest in reversed(stored.manifests()[0]):
         if manifest.id in doomed:
             raise ValueError(
@@ -90,7 +90,7 @@ def _confirmed(stored: StoredRun, doomed: list[Manifest], size: int) -> bool:
 
 
 def _delete(stored: StoredRun, manifest: Manifest) -> None:
-    """It is set aside, which is one step, before its files go."""
+    """First set it aside, which is one step; then remove its files."""
     why = f"deleted by hand on {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
     stored.store.checkpoints.quarantine(manifest.id, why)
     stored.store.checkpoints.remove_files(manifest)

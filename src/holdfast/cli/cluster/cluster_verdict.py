@@ -29,7 +29,7 @@ def worst(verdicts: Iterable[ClusterVerdict]) -> ClusterVerdict:
 
 
 def judge(demand: Demand, found: RayCapacity) -> ClusterVerdict:
-    """By the worst that is true of it."""
+    """The worst verdict that applies."""
     run = f"The run asks for {_asked(demand)}"
     start, free = found.to_start_now, found.to_start_free
     never = f" It never has more than {found.in_time:g}." if found.in_time < demand.most else ""

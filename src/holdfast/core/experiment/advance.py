@@ -22,20 +22,20 @@ class FreeCapacity(Protocol):
     """The free resources on the nodes."""
 
     def reserve(self, trial: Trial) -> bool:
-        """Take the trial's resources out of the free ones, if they are available."""
+        """Reserve the resources of the trial, if they are free."""
 
     def seems_free(self) -> bool:
-        """Whether another trial like the last one could be started, so that it is time to ask the searcher for it."""
+        """Whether another trial like the last one could be started. Only then is the searcher asked for a trial."""
 
     def why_never(self, trial: Trial) -> str:
-        """Why the trial could not run even if nothing else did; empty if it could."""
+        """Why the trial could not run even on empty nodes; empty if it could."""
 
 
 def advance(
     state: ExperimentState, policy: Policy, capacity: FreeCapacity, now: float, *, is_ready: bool, is_durable: bool
 ) -> list[do.Command]:
-    """``is_ready``: the nodes that were there at the start have joined, or have had the time to. ``is_durable``: all
-    that happened is, and has been acted on."""
+    """``is_ready``: the nodes that existed at the start have joined, or the time for that is over. ``is_durable``: all
+    events so far are durable and have been acted on."""
     settled = [t for t in state.awaiting.values() if t.trial_id not in state.driver.active] if state.awaiting else []
     if settled:
         return [do.Decide(after_the_end(trial)) for trial in settled]
@@ -50,8 +50,8 @@ def advance(
 
 
 def begin(state: ExperimentState, resumption: Resumption, finished: frozenset[str]) -> Iterator[ev.Event]:
-    """A driver's first actions for the trials of earlier drivers; each must happen before the next is requested. None
-    of their processes is left; ``finished`` are those whose runs had finished, which the journal does not say yet."""
+    """A driver's first events for the trials of earlier drivers, whose processes have all exited. Process each event
+    before you request the next. ``finished``: trials whose runs had finished before the journal could say so."""
     for trial in list(state.awaiting.values()):
         came_to_its_end = trial.trial_id in finished and trial.awaits not in ("STOP", "ERROR")
         yield ev.Ended(trial.trial_id) if came_to_its_end else after_the_end(trial)
@@ -102,7 +102,7 @@ def _next_start(state: ExperimentState, policy: Policy, capacity: FreeCapacity, 
 
 def _cannot_start(state: ExperimentState, trial: Trial, why: str) -> list[do.Command]:
     if not why:
-        return []  # its turn comes
+        return []  # it fits when other trials have ended
     state.driver.misfits += 1
     commands: list[do.Command] = [do.Decide(ev.Ended(trial.trial_id, why))]
     if state.driver.misfits >= MOST_MISFITS:
@@ -112,13 +112,13 @@ def _cannot_start(state: ExperimentState, trial: Trial, why: str) -> list[do.Com
 
 
 def _next_end(state: ExperimentState, policy: Policy, is_ready: bool) -> list[do.Command]:
-    """Nothing runs, and nothing can be started."""
+    """The next command when nothing is running and nothing can be started."""
     driver, live = state.driver, state.live.values()
     if driver.interrupted:
         return [do.Finish()]
     if not is_ready:
         return []
-    if not live:  # without a stop, the searcher is asked again
+    if not live:  # else the searcher will be asked again
         return [do.Decide(ev.Over())] if driver.exhausted or state.stopping else []
     if policy.choose(state) is not None:
         return []  # it waits for capacity

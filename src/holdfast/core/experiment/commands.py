@@ -18,13 +18,13 @@ class Journal(Command, frozen=True):
 
 
 class Decide(Command, frozen=True):
-    """Let this happen."""
+    """Process this event, which the core itself has decided."""
 
     event: ev.Event
 
 
 class Adopt(Command, frozen=True):
-    """Give a trial that does not run the checkpoint that its exploit names, as ``Exploited`` says."""
+    """Copy the checkpoint that ``Exploited`` names to its trial, which is not running."""
 
     trial: str
 
@@ -40,7 +40,7 @@ class StopRun(Command, frozen=True):
 
 
 class LetContinue(Command, frozen=True):
-    """The trial may continue after its reports up to this one: no decision can come before the next."""
+    """Up to this report the trial may continue without waiting, because no decision can come earlier."""
 
     trial: str
     until: int

@@ -16,7 +16,7 @@ from holdfast.core.experiment.scheduler_requests import AnyRequest
 
 
 class Answer(Struct, frozen=True):
-    """What becomes of the trial that the event is about, why, and what else is to be done."""
+    """What happens to the trial of this event, why, and which other actions were requested."""
 
     action: str = "CONTINUE"  # or "PAUSE", "STOP", "ERROR"
     reason: str = ""
@@ -36,19 +36,19 @@ class DurableEvent(Event, frozen=True):
 
 
 class Began(DurableEvent, frozen=True):
-    """A driver took the experiment over; ``host`` is what results say of its machine."""
+    """A driver took over the experiment. ``host``: the fields about its machine in every result."""
 
     epoch: int
     host: dict[str, Any] = {}
-    marks: bool = False  # it notes what callbacks have heard
-    answers: bool = False  # it writes down every answer that is not a plain CONTINUE
-    spent_s: float | None = None  # by drivers before it
+    marks: bool = False  # it records what it has delivered to callbacks
+    answers: bool = False  # it records every answer except a plain CONTINUE
+    spent_s: float | None = None  # the time that earlier drivers spent
 
 
 class Added(DurableEvent, frozen=True):
     trial: str
     config: dict[str, Any]
-    params: dict[str, Any]  # the part that was searched, by flat names
+    params: dict[str, Any]  # the searched values, by flat names
     name: str
     directory: str
     resources: list[dict[str, float]] = []
@@ -90,7 +90,8 @@ class Exploited(DurableEvent, frozen=True):
 
 
 class Ended(DurableEvent, frozen=True):
-    """For good, unless a person resumes or restarts it. ``error`` is empty for a good end."""
+    """The trial has finished or failed. It stays so unless a person resumes or restarts it. ``error`` is empty if it
+    finished."""
 
     trial: str
     error: str = ""
@@ -107,14 +108,14 @@ class Resumed(DurableEvent, frozen=True):
 
 
 class Skipped(DurableEvent, frozen=True):
-    """A trial that had not ended is not to run again."""
+    """A trial that has not ended will not run again: the restore left it out."""
 
     trial: str
     answer: Answer | None = None
 
 
 class Idled(DurableEvent, frozen=True):
-    """Nothing ran, nothing could be started, and the scheduler was told."""
+    """Nothing was running, nothing could be started, and the scheduler was told so."""
 
     answer: Answer | None = None
 
@@ -146,7 +147,7 @@ class OfTrial(DurableEvent, frozen=True):
 
 
 class CallbacksTold(DurableEvent, frozen=True):
-    """So many results and ends has this driver told to callbacks."""
+    """How many results and ends this driver has delivered to callbacks."""
 
     count: int
 
@@ -156,7 +157,7 @@ class RunGone(Event, frozen=True):
 
     trial: str
     error: str = ""
-    was_stopped: bool = False  # by the experiment or from outside; it did not reach its end
+    was_stopped: bool = False  # the experiment or somebody outside stopped it before its end
 
 
 class StopAsked(Event, frozen=True):
@@ -172,4 +173,4 @@ class ClockLookedAt(Event, frozen=True):
 
 KINDS: dict[str, type[DurableEvent]] = {kind.__name__: kind for kind in DurableEvent.__subclasses__()}
 for _kind in KINDS.values():
-    Decoder(_kind)  # learns the type now: two threads that first meet one at the same time would crash
+    Decoder(_kind)  # msgspec must know the type before two threads use it at the same time, or it crashes

@@ -19,7 +19,7 @@ Requests = Sequence[AnyRequest]
 
 
 class Policy:
-    """Asks nothing by default: for readers of a journal."""
+    """A policy that is asked nothing, for readers of a journal."""
 
     needs_population: bool = False  # whether all trials are added at first, not only when there is free capacity
 
@@ -49,11 +49,11 @@ class Policy:
         return ()
 
     def removed(self, state: ExperimentState, trial: Trial) -> Requests:
-        """It has not ended, and begins again from the beginning."""
+        """The trial has not ended and starts over."""
         return ()
 
     def reported(self, state: ExperimentState, trial: Trial) -> ev.Answer:
-        """What becomes of the trial after its ``last_result``."""
+        """What happens to the trial after its ``last_result``."""
         return ev.CONTINUE
 
     def paused(self, trial: Trial) -> None: ...

@@ -53,7 +53,7 @@ def replayed(
     policy: Policy,
     decode: Callable[[str, dict[str, Any]], ev.DurableEvent | None] = event_of,
 ) -> Iterator[tuple[R, ev.DurableEvent]]:
-    """Take the records in, one by one: each with its event, when the state has it."""
+    """Fold the records one by one. Yields each with its event, after the state has taken it in."""
     spent_s, began, last = 0.0, float("inf"), 0.0
     for record in records:
         event = decode(record.kind, record.body)

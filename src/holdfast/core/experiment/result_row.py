@@ -57,7 +57,7 @@ def _totals(trial: Trial, event: ev.Reported) -> dict[str, Any]:
 
 
 def row_of_result(event: ev.Reported, trial: Trial) -> dict[str, Any]:
-    """The trial's last result, which this event made, as a line of its table: the config is stored separately."""
+    """The trial's last result as a row of its table, without the config, which is stored separately."""
     row = {name: value for name, value in trial.last_result.items() if name != "config"}
     return {**row, "config": event.metrics["config"]} if "config" in event.metrics else row
 

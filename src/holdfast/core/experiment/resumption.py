@@ -1,4 +1,4 @@
-"""What becomes of the trials of an earlier driver."""
+"""What happens to the trials of an earlier driver."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from holdfast.core.experiment.trial import ERROR, Trial
 
 
 class Resumption(Struct, frozen=True):
-    """Each is "resume", "restart" or "skip"; which one counts for a trial is by how it was left."""
+    """Each field is "resume", "restart" or "skip". The state in which a trial was left decides which field applies to
+    it."""
 
     unfinished: str = "resume"
     errored: str = "skip"
     finished: str = "skip"
 
     def of(self, trial: Trial) -> ev.Event | None:
-        """What happens to it now; None if it stays as it is, or continues as it would anyhow."""
+        """The event for the trial; None if it stays as it is or continues anyway."""
         how = self.unfinished
         if trial.has_ended:
             how = self.errored if trial.error and trial.status == ERROR else self.finished

@@ -22,7 +22,7 @@ class ExperimentLimits(Struct, frozen=True):
 
 
 class DriverMemory(Struct):
-    """What one driver knows and the next one starts without."""
+    """What only this driver knows: the next one starts without it."""
 
     active: dict[str, None] = field(default_factory=dict)  # trials that have capacity: they run, or are about to
     interrupted: str = ""  # why all that runs is stopped and left unfinished
@@ -42,12 +42,12 @@ class ExperimentState:
         self.total_resources: Mapping[str, float] = total_resources or {}
         self.trials: dict[str, Trial] = {}
         self.live: dict[str, Trial] = {}  # those that have not ended
-        self.awaiting: dict[str, Trial] = {}  # live ones whose next step is decided, for when they do not run
+        self.awaiting: dict[str, Trial] = {}  # live trials for which it is decided what happens once they have stopped
         self.callback_states: dict[tuple[int, str], dict[str, Any]] = {}
         self.stopping = ""  # why no further trial is started
         self.epoch = 0
         self.host: Mapping[str, Any] = {}  # what results say of the machine
-        self.answers_recorded = False  # by the driver whose events come now
+        self.answers_recorded = False  # of the driver whose events are being processed
         self.spent_s = 0.0  # by drivers before this one
         self.changed: float | None = None  # when the last record of its journal was written, while that is read
         self.is_over = False

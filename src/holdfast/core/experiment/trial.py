@@ -65,14 +65,14 @@ class Trial:
         self.exploits = 0
         self.results = 0
         self.time_total_s = 0.0
-        self.sums: dict[str, dict[int, float]] = {}  # of metrics, at its checkpoint and its last iterations
+        self.sums: dict[str, dict[int, float]] = {}  # metrics at its checkpoint and at its last iterations
         self.last_time = 0.0  # of its last report or start, while it runs
-        self.changed = 0.0  # when something last happened to it
-        self.heard = 0  # the number of its last report in the journal, of those that its last attempt builds upon
+        self.changed = 0.0  # the time of its last event
+        self.heard = 0  # the number of its last report in the journal that its last attempt builds on
         self.restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
         self.awaits = ""  # what happens when its processes have exited: "STOP", "PAUSE", "EXPLOIT", "ERROR"
         self.donor: Exploit | None = None  # the exploit that waits for its next start
-        self.life = 0  # how often it began from the beginning
+        self.life = 0  # how often it started over
 
     @property
     def config(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Trial:
         return self.checkpoint_number
 
     def pack(self) -> None:
-        """It has ended: keep its content in few bytes, if it can be packed."""
+        """The trial has ended: pack its content into few bytes, if possible."""
         result = dict(self.last_result)
         has_config = result.pop("config", None) is not None
         what = [self.config, self.evaluated_params, result, has_config]
@@ -121,7 +121,7 @@ class Trial:
         self._packed, self._config, self._params, self._last_result = packed, None, None, None
 
     def unpack(self) -> None:
-        """It is to run again."""
+        """The trial will run again."""
         if self._config is None:
             self._config, self._params, self._last_result = self._unpacked()
             self._packed = b""

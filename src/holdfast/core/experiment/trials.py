@@ -29,7 +29,7 @@ def started(turn: Turn, event: ev.Started) -> str:
         return UNKNOWN
     if trial.status == PAUSED:
         turn.policy.unpaused(trial)
-    if trial.donor is not None:  # an exploit that failed; it counts, as no other may have its mark
+    if trial.donor is not None:  # an exploit that failed still counts, so that no other gets its mark
         trial.donor, trial.exploits = None, trial.exploits + 1
     _awaits_nothing(turn, trial)
     trial.status, trial.reason = RUNNING, ""
@@ -133,7 +133,7 @@ def of_trial(turn: Turn, event: ev.OfTrial) -> str:
 
 
 def after_the_end(trial: Trial) -> ev.Event:
-    """What follows for a trial that was to stop, now that it does not run."""
+    """The event for a trial that was told to stop and has stopped."""
     if trial.awaits == "ERROR":
         return ev.Ended(trial.trial_id, trial.reason)
     if trial.awaits == "STOP":

@@ -1,4 +1,4 @@
-"""One step in the making: the state that changes, who is asked, and the commands that come of it."""
+"""One step in progress: the state as it changes, the policy to ask, and the commands so far."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Turn:
         self.commands: list[do.Command] = []
 
     def trial(self, trial_id: str) -> Trial | None:
-        """None if the journal has lost the record that added it."""
+        """The trial; None if the journal has lost the record that added it."""
         trial = self.state.trials.get(trial_id)
         if trial is not None:
             trial.changed = self.now
@@ -40,14 +40,14 @@ class Turn:
         self.commands.insert(0, do.Journal(event))
 
     def settled(self, event: Any, said: ev.Answer) -> ev.Answer:
-        """The answer that counts: the journal's word, if it has one."""
+        """The answer that counts: the journalled one, if there is one."""
         recorded: ev.Answer | None = event.answer
         if recorded is not None:
             return recorded
         return ev.CONTINUE if self.is_replay and self.state.answers_recorded else said
 
     def expect(self, trial: Trial, what: str, reason: str) -> None:
-        """The decision about the trial takes effect when it is not running: now, or after it has been told to stop."""
+        """The decision takes effect when the trial is not running: now, or after it has stopped."""
         trial.awaits, trial.reason = what, reason
         self.state.awaiting[trial.trial_id] = trial
         if trial.status == RUNNING:

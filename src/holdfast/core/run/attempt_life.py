@@ -24,7 +24,7 @@ def started(turn: Turn, event: ev.AttemptStarted) -> str:
     where = (event.attempt_number, event.world_size, event.resume, event.base, event.leased)
     turn.do(do.StartAttempt(*where, event.snapshot))
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
-    checkpointing.retire(turn)  # what the previous attempt had resumed from
+    checkpointing.retire(turn)  # what the previous attempt resumed from
     return f"attempt {event.attempt_number} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MOST_WAITING = 64  # whole checkpoints, however small
-TOLD_EVERY_S = 60.0  # while one waits for longer than that
+TOLD_EVERY_S = 60.0  # a person is told again while one waits for longer than this
 
 
 class Behind(NamedTuple):

@@ -1,4 +1,5 @@
-"""From staged shards to committed checkpoints: who has reported, what is complete, what may be committed or deleted."""
+"""From staged shards to committed checkpoints: which ranks have reported, and what is complete, may be committed or may
+be deleted."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from holdfast.core.run.retention import superseded
 from holdfast.core.run.state import CheckpointRecord, Durable, Pending, Ranks, RankSet, ValidationStatus
 from holdfast.core.run.turn import Turn
 
-_FIRST_WARNING_S = 5.0  # that ranks do not report: a script where only rank 0 does saves nothing, and is told so soon
-_UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills the gaps of the first
+_FIRST_WARNING_S = 5.0  # until ranks are named that do not report: if only rank 0 reports, nothing is saved
+_UPLOADS_AT_ONCE = 2  # each is sent in parallel parts already; a second one fills the gaps
 
 
 def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
@@ -48,8 +49,8 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
 
 
 def free_id(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
-    """The name asked for; followed by the attempt where an earlier checkpoint has that name already, or it is
-    one of ``names``.
+    """The requested name. If an earlier checkpoint has it, or it is one of ``names``, the number of the attempt is
+    appended.
 
     Where files are uploaded no name is used twice in a run, not even after a deletion: a request that was on its way
     when a driver or a node died may arrive at any time, and must not meet the files of another checkpoint. Names of the
@@ -127,7 +128,7 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
 
 
 def give_up(turn: Turn, index: int) -> None:
-    """No part of the attempt's report ``index`` will be stored."""
+    """Give up the checkpoint of report ``index``: none of its parts will be stored."""
     if turn.state.attempt is not None:
         turn.change_attempt(given_up=turn.state.attempt.given_up | {index})
 
@@ -203,7 +204,7 @@ def _upload(turn: Turn) -> None:
     waiting = [p for p in whole if not p.uploading]
     hurry = state.spec.sync_period_s <= 0 or not state.attempt_lives
     last_due = max((p.report for p in waiting if p.due), default=0)
-    # An uploaded checkpoint that waits for an older one does not count: the older one may be hashed last.
+    # An uploaded checkpoint that waits for an older one does not count, because the older one may be hashed last.
     free = _UPLOADS_AT_ONCE - sum(p.uploading and not p.is_uploaded for p in whole)
     for pending in waiting[: max(0, free)]:
         if hurry or pending.report <= last_due:
@@ -235,7 +236,7 @@ def committed(turn: Turn, event: ev.Committed) -> str:
 
 
 def _is_known(durable: Durable, record: CheckpointRecord) -> bool:
-    """They lie by report, so only the newest are looked at: a journal of many is replayed in a time that fits it."""
+    """They are sorted by report, so only the newest are searched: the replay of a long journal stays linear."""
     for checkpoint in reversed(durable.checkpoints):
         if checkpoint.id == record.id or checkpoint.report < record.report:
             return checkpoint.id == record.id

@@ -24,8 +24,8 @@ class StartAttempt(Command, frozen=True):
     world_size: int
     resume: str | None
     base: int
-    leased: tuple[str, ...] = ()  # of the nodes across a network, those that it may be placed on
-    snapshot: tuple[int, int] | None = None  # that nodes have recalled for it: the attempt that took it, and the step
+    leased: tuple[str, ...] = ()  # the nodes across a network on which it may be placed
+    snapshot: tuple[int, int] | None = None  # recalled for it: the attempt that took it, and its step
 
 
 class StopAttempt(Command, frozen=True):
@@ -34,52 +34,53 @@ class StopAttempt(Command, frozen=True):
 
 
 class ReplaceRank(Command, frozen=True):
-    """Start another process in the place of a rank; end the one that may still be there."""
+    """Start another process for a rank, and end its old process if that still exists."""
 
     attempt_number: int
     rank: int
-    number: int  # of the attempt's replacements
+    number: int  # counts the replacements of the attempt
     standby: int = 0  # the standby worker that takes it
 
 
 class StartStandby(Command, frozen=True):
-    """Start a process that runs the script up to where a replacement joins its peers, and waits there for a rank."""
+    """Start a process that runs the script up to the point where a replacement joins its peers. It waits there for a
+    rank."""
 
     attempt_number: int
     number: int
-    moves: bool = False  # a rank to another node with capacity
+    moves: bool = False  # it is for a rank that moves to another node
 
 
 class TellPeersLost(Command, frozen=True):
-    """Tell the survivors, which may wait in a collective for a peer that will never answer."""
+    """Tell the survivors that a peer is lost: they may wait for it in a collective."""
 
     attempt_number: int
     number: int
 
 
 class RegroupRanks(Command, frozen=True):
-    """All ranks wait: let them form their group, send the state of the source to the ranks that need it, and
+    """All ranks wait. Let them form their group, send the state of ``source`` to the ranks that need it, and
     continue."""
 
     attempt_number: int
     number: int
     source: int
-    steps: tuple[int, ...]  # that each rank has completed; of a replacement, it does not count
-    reports: int  # that the source has made
-    made: tuple[int, ...]  # reports that are known of each rank
+    steps: tuple[int, ...]  # completed by each rank; the value of a replacement does not count
+    reports: int  # made by the source
+    made: tuple[int, ...]  # the known number of reports of each rank
     replaced: tuple[int, ...]
 
 
 class Gather(Command, frozen=True):
-    """A checkpoint is whole: its nodes put its files together and remember it, in case the driver dies before it is in
-    storage."""
+    """A checkpoint is complete: have its nodes put its files together, and remember it in case the driver dies before
+    it is in storage."""
 
     attempt_number: int
     index: int
     id: str
     report: int
     world_size: int
-    ranks: tuple[int, ...]  # those that saved files
+    ranks: tuple[int, ...]  # the ranks that saved files
     validate: bool
 
 
@@ -98,7 +99,7 @@ class Commit(Command, frozen=True):
     id: str
     report: int
     world_size: int
-    ranks: tuple[int, ...]  # those that saved files
+    ranks: tuple[int, ...]  # the ranks that saved files
     validate: bool
 
 
@@ -107,26 +108,26 @@ class AskHandover(Command, frozen=True):
 
     attempt_number: int
     reason: HandoverReason
-    nodes: tuple[str, ...]  # that will be taken away
+    nodes: tuple[str, ...]  # the nodes that will be removed
     deadline_s: float | None
     number: int = 1
 
 
 class DumpStacks(Command, frozen=True):
-    """Write down what every rank is doing, and answer with StacksTaken."""
+    """Record the stacks of all ranks. The answer is StacksTaken."""
 
     attempt_number: int
 
 
 class Rest(Command, frozen=True):
-    """Place no worker on this node, if there are others; or do so again."""
+    """Stop using this node while others suffice; with ``on`` False, use it again."""
 
     node: str
     on: bool
 
 
 class Stall(Command, frozen=True):
-    """Have workers wait before they stage more, or let them continue."""
+    """Make workers wait before they stage more files; with ``on`` False, let them continue."""
 
     on: bool
 
@@ -147,8 +148,8 @@ class Verify(Command, frozen=True):
 
 
 class Recall(Command, frozen=True):
-    """Verify a snapshot in memory, and have it where the workers of the next attempt would be. The answer is Recalled
-    or SnapshotLost."""
+    """Verify a snapshot in memory and copy it to the nodes of the next attempt. The answer is Recalled or
+    SnapshotLost."""
 
     snapshot: Snapshot
     world_size: int
@@ -164,7 +165,7 @@ class Validate(Command, frozen=True):
 
 
 class SetTimer(Command, frozen=True):
-    """Fire ``TimerFired(timer)`` after that many seconds; the same timer, set before, is replaced."""
+    """Fire ``TimerFired(timer)`` after that many seconds. This replaces an earlier setting of the same timer."""
 
     timer: Timer
     after_s: float

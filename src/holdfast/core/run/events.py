@@ -25,7 +25,7 @@ class Event(Struct, frozen=True, rename={"attempt_number": "generation", "attemp
     """In a journal an attempt's number is its ``generation``, as the first releases called it."""
 
     durable: ClassVar[bool] = False
-    recorded_as: ClassVar[str] = ""  # its name in journals, where that is not the name of the class
+    recorded_as: ClassVar[str] = ""  # its name in journals, if that differs from the name of the class
 
 
 class DriverStarted(Event, frozen=True):
@@ -35,25 +35,25 @@ class DriverStarted(Event, frozen=True):
     durable = True
     epoch: int
     spec: RunSpec
-    clear: tuple[str, ...] = ()  # nodes without processes of an earlier attempt
-    waited_s: float = 0.0  # since no earlier driver lives
-    stops: bool = False  # a stop was asked for before: it follows, and nothing is started
+    clear: tuple[str, ...] = ()  # nodes on which no process of an earlier attempt is left
+    waited_s: float = 0.0  # for how long the earlier driver has been known to be dead
+    stops: bool = False  # a stop was requested before the start: StopAsked follows, and nothing is started
 
 
 class AttemptStarted(Event, frozen=True):
-    """Decided and written before the attempt's processes are asked for, so no later driver reuses its number."""
+    """An attempt will start. This is journalled before its processes start, so no later driver reuses its number."""
 
     durable = True
     recorded_as = "GroupStarted"
     attempt_number: int
     world_size: int
     resume: str | None
-    base: int  # the run's report number that the attempt starts from
+    base: int  # the attempt's reports follow this report of the run
     leased: tuple[str, ...] = ()  # the nodes across a network that it may be placed on
     tier: Tier = Tier.NONE  # where its state comes from
-    snapshot: tuple[int, int] | None = None  # in memory: the attempt that took it, and the step
-    streak: int = -1  # failures without progress so far; -1: as many as are known
-    redone: int = 0  # completed steps that it does again, as far as they are known
+    snapshot: tuple[int, int] | None = None  # if from memory: the attempt that took the snapshot, and its step
+    streak: int = -1  # failures without progress so far; -1: unchanged
+    redone: int = 0  # completed steps that it repeats, as far as is known
 
 
 class WorkerReady(Event, frozen=True):
@@ -61,7 +61,7 @@ class WorkerReady(Event, frozen=True):
 
     attempt_number: int
     rank: int
-    process: int = 0  # which of the rank's: the number of the replacement that it came with
+    process: int = 0  # which process of the rank: the number of its replacement, 0 for the first
 
 
 class Progressed(Event, frozen=True):
@@ -114,17 +114,17 @@ class UploadFailed(Event, frozen=True):
     attempt_number: int
     index: int
     message: str
-    ranks: tuple[int, ...] = ()  # whose parts were not uploaded; none: the parts are uploaded, the commit failed
+    ranks: tuple[int, ...] = ()  # the ranks whose parts were not uploaded; empty if only the commit failed
 
 
 class StorageLags(Event, frozen=True):
-    """Storage is behind training; ``stalled``: so far that reports with files wait for it."""
+    """Storage is behind training. ``stalled``: it is so far behind that reports with files wait for it."""
 
     durable = True
     stalled: bool
     checkpoints: int
     bytes: int
-    seconds: float  # that the oldest has been waiting
+    seconds: float  # how long the oldest checkpoint has been waiting
 
 
 class StagedLost(Event, frozen=True):
@@ -150,7 +150,7 @@ class SnapshotLost(Event, frozen=True):
 
 
 class Recalled(Event, frozen=True):
-    """The snapshot is intact, and each node has what the workers that would be placed there need."""
+    """The snapshot is intact, and each node has the parts that the workers of the next attempt need there."""
 
     attempt_number: int
     step: int
@@ -160,7 +160,7 @@ class Recalled(Event, frozen=True):
 class WorkerReturned(Event, frozen=True):
     attempt_number: int
     rank: int
-    process: int = 0  # which of the rank's: the number of the replacement that it came with
+    process: int = 0  # which process of the rank: the number of its replacement, 0 for the first
 
 
 class WorkerFailed(Event, frozen=True):
@@ -169,22 +169,22 @@ class WorkerFailed(Event, frozen=True):
     rank: int
     evidence: Evidence
     node: str = ""
-    at: int = -1  # the run's report number that it had come to
-    live: bool = False  # it is replaced, and its peers keep their processes
-    follows: bool = False  # from the loss of a rank that is being replaced
+    at: int = -1  # the number of the run's last report before it failed
+    live: bool = False  # it is replaced while its peers keep their processes
+    follows: bool = False  # it failed because a rank was lost that is being replaced
     standby: int = 0  # the standby worker that takes its rank
 
 
 class WorkerArmed(Event, frozen=True):
-    """The rank is in a loop whose steps can be done again when a peer is lost."""
+    """The rank runs recoverable steps: it can repeat its step if a peer is lost."""
 
     attempt_number: int
     rank: int
-    process: int = 0  # which of the rank's: the number of the replacement that it came with
+    process: int = 0  # which process of the rank: the number of its replacement, 0 for the first
 
 
 class StandbyReady(Event, frozen=True):
-    """A standby worker has run the script up to where it would join, and waits for a rank."""
+    """A standby worker has run the script up to ``resume()`` and waits for a rank."""
 
     durable = True
     attempt_number: int
@@ -209,34 +209,34 @@ class RankMoved(Event, frozen=True):
     rank: int
     standby: int
     node: str
-    leased: tuple[str, ...] = ()  # that node, if it is across a network
+    leased: tuple[str, ...] = ()  # that node, if it is reached over a network
 
 
 class RegroupAsked(Event, frozen=True):
-    """The rank has lost a peer, or takes the place of one, and waits for all the others."""
+    """The rank has lost a peer or replaces one, and waits until all ranks form a group again."""
 
     attempt_number: int
     rank: int
     standing: RankStanding
-    process: int = 0  # which of the rank's: the number of the replacement that it came with
+    process: int = 0  # which process of the rank: the number of its replacement, 0 for the first
 
 
 class Regrouped(Event, frozen=True):
-    """All ranks continue, those that were lost with the state of the most advanced survivor."""
+    """All ranks continue. Replacements have the state of the most advanced survivor."""
 
     durable = True
     attempt_number: int
     number: int
-    steps: int  # that are complete
+    steps: int  # how many steps are complete
     source: int  # the rank whose state counts
-    reports: int  # that it had made
+    reports: int  # how many reports that rank had made
     replaced: tuple[int, ...]
-    progressed: bool = True  # since the last time
-    by_standby: tuple[int, ...] = ()  # of those that were replaced, the ranks that standby workers took
+    progressed: bool = True  # whether steps were completed since the last regrouping
+    by_standby: tuple[int, ...] = ()  # the replaced ranks that standby workers took
 
 
 class RegroupFailed(Event, frozen=True):
-    """The attempt ends, because its survivors and the replacement did not become one group again."""
+    """The attempt ends, because its survivors and the replacement did not form a group."""
 
     durable = True
     attempt_number: int
@@ -244,7 +244,7 @@ class RegroupFailed(Event, frozen=True):
 
 
 class Capacity(Event, frozen=True):
-    """So many workers can be placed now, those of the present attempt among them."""
+    """How many workers can be placed now, including those of the current attempt."""
 
     slots: int
 
@@ -264,7 +264,7 @@ class NodeClear(Event, frozen=True):
 
 
 class NodeDrains(Event, frozen=True):
-    """A node will be taken away; ``ranks`` of the present attempt run on it."""
+    """A node is going to be removed. ``ranks`` of the current attempt run on it."""
 
     node: str
     deadline_s: float
@@ -273,15 +273,15 @@ class NodeDrains(Event, frozen=True):
 
 
 class HandoverSet(Event, frozen=True):
-    """All ranks know of the handover: a rank that saves files with a report from this index on waits there."""
+    """All ranks know of the handover. From report ``index`` on, a rank that saves files with a report waits there."""
 
     attempt_number: int
     index: int
-    number: int = 1  # the notice that they know of
+    number: int = 1  # the number of the notice that they know
 
 
 class HandedOver(Event, frozen=True):
-    """The attempt ends as planned: at a checkpoint of all its ranks, or before any of them made a report."""
+    """The attempt ends as planned: at a checkpoint of all its ranks, or before any rank made a report."""
 
     durable = True
     attempt_number: int
@@ -309,7 +309,7 @@ class WorkerStopped(Event, frozen=True):
     attempt_number: int
     rank: int
     stopped: bool
-    process: int = 0  # which of the rank's: the number of the replacement that it came with
+    process: int = 0  # which process of the rank: the number of its replacement, 0 for the first
 
 
 class AttemptGone(Event, frozen=True):
@@ -346,7 +346,7 @@ class Damaged(Event, frozen=True):
 
 
 class Adopted(Event, frozen=True):
-    """Between two drivers the run was given a checkpoint of another run, to resume from. Its own later ones have been
+    """Between two drivers, the run got a checkpoint of another run to resume from. Its own later checkpoints were
     deleted."""
 
     durable = True
@@ -383,7 +383,7 @@ class RunEnded(Event, frozen=True):
     durable = True
     outcome: Outcome
     reason: str
-    attempt_gone: bool = False  # no worker is left, as far as the nodes have said
+    attempt_gone: bool = False  # all nodes have said that no worker is left
 
 
 def name_in_journal(kind: type[Event]) -> str:
@@ -397,4 +397,4 @@ def journalled(event: Event) -> tuple[str, dict[str, Any]]:
 
 DURABLE: dict[str, type[Event]] = {name_in_journal(kind): kind for kind in Event.__subclasses__() if kind.durable}
 for _kind in DURABLE.values():
-    Decoder(_kind)  # learns the type now: two threads that first meet one at the same time would crash
+    Decoder(_kind)  # msgspec must know the type before two threads use it at the same time, or it crashes

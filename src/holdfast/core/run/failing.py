@@ -34,7 +34,8 @@ def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
 
 
 def _is_the_cause(charge: Charge | None, event: ev.WorkerFailed) -> bool:
-    """When a node is lost, workers on others fail of it, and may be heard first; so may those that died with it."""
+    """When a node is lost, workers on other nodes fail because of it. Their failures may arrive before the news of the
+    node."""
     if charge is None or not event.evidence.node_lost:
         return False
     return charge.elsewhere or (bool(event.node) and event.node == charge.node)
@@ -64,7 +65,7 @@ def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
     if pending is not None:
         turn.drop_pending(pending)
         if pending.committing:
-            turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
+            turn.do(do.Delete(pending.id))  # the manifest may have been written before the failure
     current = event.attempt_number == turn.state.attempt_number
     if pending is not None or current:
         turn.do(do.Discard(event.attempt_number, event.index))
@@ -105,7 +106,7 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
         return f"{text} (not counted, as the run stops anyway)"
     if not state.durable.is_undecided:
         return f"{text} (not counted)"
-    turn.record(streak=state.durable.streak + 1, charge=None)  # one of a rank that was being replaced is settled
+    turn.record(streak=state.durable.streak + 1, charge=None)  # the charge of a rank that was being replaced is final
     count(turn, rank, evidence, text)
     if state.attempt_lives:
         end_attempt(turn, "failure", graceful=False)
@@ -129,7 +130,7 @@ def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
 
 
 def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
-    """Retrying a bug costs money and achieves nothing, if the user says so."""
+    """The user may limit how often the same error is retried: a bug does not go away."""
     evidence = event.evidence
     if classify(evidence) is not FailureKind.USER_ERROR:
         return
@@ -156,7 +157,7 @@ def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
 
 
 def _clear_node(turn: Turn, node: str) -> None:
-    """One failure less, and no rest if it was for that one."""
+    """Count one failure less for the node. It need not rest if that failure was the reason."""
     known = turn.state.durable
     count = known.node_failures.get(node, 0) - 1
     if count < 0:

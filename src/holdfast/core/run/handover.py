@@ -1,4 +1,4 @@
-"""Where a planned end of an attempt lies, and when an attempt that has made nothing yet is placed again."""
+"""At which report a planned end of an attempt is, and when an attempt without any report is placed again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from holdfast.core.run.state import HandoverReason, RankStatus, RunState
 
 
 def handover_point(state: RunState, reports: Mapping[int, int]) -> int | None:
-    """The first report that no rank can have made, when all ranks know of the end that have not returned.
-
-    ``reports``: by rank, how many it had made when it learnt of it.
+    """The first report that no rank can have made yet, once all ranks that have not returned know of the end.
+    ``reports``: by rank, how many it had made when it heard of the end.
     """
     if not reports or not state.attempt_lives:
         return None
@@ -20,8 +19,9 @@ def handover_point(state: RunState, reports: Mapping[int, int]) -> int | None:
 
 
 def place_again(state: RunState, is_well_placed: bool) -> ev.HandedOver | None:
-    """Some nodes must not be used any more. An attempt on them continues if it has begun, or if the others are not
-    enough; otherwise its ranks may wait for each other for long, and have nothing to lose."""
+    """Some nodes must not be used any more. An attempt on them continues if it has made reports, or if the other nodes
+    are not enough. Otherwise it is placed again: its ranks may wait for each other for a long time, and there is no
+    work to lose."""
     has_begun = any(rank.reports for rank in state.ranks)
     if state.attempt_lives and state.world_size is not None and not has_begun and not is_well_placed:
         return ev.HandedOver(state.attempt_number, HandoverReason.RESIZE)

@@ -1,4 +1,5 @@
-"""Ranks that make no progress: found by a time-out or by the run's own pace, looked at, and only then blamed."""
+"""Ranks that make no progress. They are found by a timeout or by the run's own pace; their stacks are saved, and only
+then is one of them blamed."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from holdfast.core.run.state import Phase, RankStatus, RunState
 from holdfast.core.run.turn import Turn
 
 _STACKS_WITHIN_S = 3.0
-_LEARNT_FROM = 3  # reports of every rank, before a hang is judged by the run's own pace
-_LEARNT_FACTOR = 10.0  # times the longest pause between two reports so far
+_LEARNT_FROM = 3  # reports of every rank before the pace of the run is known
+_LEARNT_FACTOR = 10.0  # the learnt limit: this many times the longest pause between two reports
 _LEAST_LEARNT_S = 60.0
 
 
@@ -34,7 +35,7 @@ def look(turn: Turn) -> None:
 
 
 def _hang_limit(state: RunState) -> float:
-    """When every rank has made some reports, the pace of the run shows what is long for it."""
+    """When every rank has made some reports, their pace shows which pause is long for this run."""
     if state.spec.hang_timeout_s > 0 or not state.spec.learns_hangs:
         return state.spec.hang_timeout_s
     known = all(

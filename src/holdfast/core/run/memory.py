@@ -45,7 +45,7 @@ def recall(turn: Turn) -> bool:
 
 
 def recalled(turn: Turn, event: ev.Recalled) -> bool:
-    """Whether that is the awaited one."""
+    """Whether this is the awaited snapshot."""
     memory = turn.state.memory
     waits = turn.state.phase in (Phase.RESTORING, Phase.WAITING)
     if not waits or memory is None or (memory.attempt_number, memory.step) != (event.attempt_number, event.step):
@@ -68,7 +68,7 @@ def next_attempt(state: RunState, attempt_number: int, world_size: int) -> ev.At
 
 
 def has_progressed(state: RunState) -> bool:
-    """Whether memory has steps that the last attempt completed: the failure that ended it did not come immediately."""
+    """Whether memory has steps that the last attempt completed. Then it made progress before it failed."""
     kept = state.recalled
     return kept is not None and (kept.attempt_number, kept.step) != state.began_at
 

@@ -1,8 +1,7 @@
-"""Ranks of a node that will be preempted move to other nodes while training continues: no attempt ends for that.
-
-For each of them a standby is started on a node with capacity. When it is ready, and no checkpoint has files of the rank
-only on the old node, the rank moves: one after the other, so that a peer with the whole state always exists. Ranks that
-cannot move in half of the time are handed over at a checkpoint, as usual.
+"""The ranks of a node that will be preempted move to other nodes while training continues, so no attempt ends. For each
+of them a standby is started on a node with capacity. A rank moves when its standby is ready and no pending checkpoint
+has files of the rank only on the old node. Ranks move one after the other, so that a peer with the whole state always
+exists. If some cannot move in half of the time that is left, the attempt is handed over at a checkpoint as usual.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from holdfast.core.run import scaling, standby, timers
 from holdfast.core.run.state import Attempt, Handover, HandoverReason, Move, Phase, RankStatus, Regroup, Standby
 from holdfast.core.run.turn import Turn
 
-_LEAST_S = 2.0  # that a node must stay
+_LEAST_S = 2.0  # that a node must stay for a move
 
 
 def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
@@ -53,7 +52,7 @@ def advance(turn: Turn) -> None:
     if attempt is None or attempt.move is None or turn.state.phase is not Phase.RUNNING:
         return
     if attempt.handover is not None:
-        return  # a process that comes now would not know where all ranks stop
+        return  # a new process would not know where all ranks stop
     if attempt.regroup is not None or attempt.pending or not all(rank.armed for rank in attempt.ranks):
         return
     if attempt.ranks.has(RankStatus.RETURNED) or not turn.state.durable.is_undecided:

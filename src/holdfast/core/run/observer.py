@@ -1,4 +1,5 @@
-"""Who is told what happens in a run, beside the person: metrics and logs. It decides nothing, and hurts nothing."""
+"""The interface for metrics and logs, which hear what happens in a run. An observer decides nothing and cannot disturb
+the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The run's phases and what leads from one to the next: the state diagram in the docs is drawn from TRANSITIONS."""
+"""The phases of a run and the events that lead from one to the next. The state diagram in the docs is drawn from
+TRANSITIONS."""
 
 from __future__ import annotations
 

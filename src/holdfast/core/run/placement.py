@@ -53,7 +53,7 @@ def capacity_of(node: KnownNode, needs: WorkerNeeds) -> float:
     if needs.gpus >= 1:
         by_gpu = _times(math.ceil(needs.gpus), node.gpus)
     elif needs.gpus:
-        by_gpu = _times(needs.gpus, 1.0) * math.floor(node.gpus)  # a share is of one device
+        by_gpu = _times(needs.gpus, 1.0) * math.floor(node.gpus)  # a fraction is a share of one device
     return min(by_cpu, by_gpu)
 
 
@@ -118,5 +118,5 @@ def _spread(nodes: Sequence[KnownNode], world_size: int, needs: WorkerNeeds) -> 
 
 
 def _times(share: float, amount: float) -> int:
-    """How often it is in there: ten times a tenth in one, whatever binary fractions say."""
+    """How often one amount fits into another. 0.1 fits ten times into 1, despite binary fractions."""
     return math.floor(amount / share + 1e-9)

@@ -32,9 +32,9 @@ class Rank(Struct, frozen=True):
     seen: float = 0.0  # when it last made progress
     stopped: bool = False
     armed: bool = False  # it can do its step again when a peer is lost
-    silent: bool = False  # it never reports: rank 0 alone does
+    silent: bool = False  # it never reports, because only rank 0 does
     process: int = 0  # the number of the replacement that its process came with; 0: it began with the attempt
-    before: int = NO_PROCESS  # the last one that trained, until the present one does
+    before: int = NO_PROCESS  # the previous process of the rank, until the current one trains
 
 
 class Ranks:
@@ -47,7 +47,7 @@ class Ranks:
         self._size = len(known)
         self._chunks = tuple(known[at : at + _CHUNK] for at in range(0, len(known), _CHUNK))
         self.statuses: Mapping[RankStatus, int] = Counter(rank.status for rank in known)
-        # How many that may still report have made so many reports
+        # By the number of reports: how many of the ranks that may still report have made so many
         self._reports: dict[int, int] = Counter(rank.reports for rank in known if _may_report(rank))
 
     @classmethod
@@ -117,7 +117,7 @@ def _may_report(rank: Rank) -> bool:
 
 
 def _moved(counts: Mapping[Any, int], before: Any, after: Any) -> dict[Any, int]:
-    """One less of the one, one more of the other; None: of nothing."""
+    """Move one from one count to the other; None stands for no count."""
     new = dict(counts)
     if after is not None:
         new[after] = new.get(after, 0) + 1

@@ -12,7 +12,7 @@ from holdfast.core.run.state import Durable
 class Stored(NamedTuple):
     """The content of a manifest."""
 
-    event: ev.Committed  # if it is taken over
+    event: ev.Committed  # its report, if it is taken over
     report_index: int  # in its attempt
 
 

@@ -1,8 +1,7 @@
-"""A lost rank is replaced while its peers keep their processes, their models and their place in the loop.
-
-That is the quickest way to recover, and the first that is tried. It needs a survivor that has the whole state, and that
-each survivor is in a step that can be done again; it ends when all ranks, the replacement among them, have asked to
-form their group again. Where that cannot be, or takes too long, the attempt ends and the next one follows, as always.
+"""A lost rank is replaced while its peers keep their processes, their models and their place in the loop. This is the
+fastest way to recover and is tried first. It needs a survivor with the whole state, and every survivor must be in a
+step that it can repeat. It ends when all ranks, including the replacement, have asked to form a group again. If it is
+impossible or takes too long, the attempt ends and the next one follows, as after any failure.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _KINDS = (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY, FailureKind.HANG, Failur
 
 
 def judged(state: RunState, event: ev.WorkerFailed) -> ev.WorkerFailed:
-    """The event with the answer: whether the rank alone is replaced, or whether it failed of one that is being
-    replaced. The answer depends on what no journal has, so it is journalled with the event."""
+    """The event with two answers: whether only this rank is replaced, and whether it failed because of a rank that is
+    being replaced. The answers depend on volatile state, so they are journalled with the event."""
     if may_replace(state, event):
         attempt = state.attempt
         assert attempt is not None
@@ -106,20 +105,20 @@ def worker_armed(turn: Turn, event: ev.WorkerArmed) -> str:
 
 
 def is_of_its_rank(state: RunState, attempt_number: int, rank: int, process: int) -> bool:
-    """False for a process whose rank was given to another one: it may have ended unheard, be stopped, or live on the
-    node that the rank has left. What it says of itself no longer counts."""
+    """False for a process whose rank was given to another process. It may have exited unnoticed, be stopped, or still
+    live on the node that the rank has left. Its messages about itself no longer count."""
     is_old = state.attempt is not None and rank < len(state.ranks) and state.ranks[rank].process != process
     return attempt_number != state.attempt_number or not is_old
 
 
 def may_report(state: RunState, attempt_number: int, rank: int, process: int) -> bool:
-    """Until all ranks continue, what a lost process had reported may still be heard, also if they never do; the next
-    one continues behind that. From then on a report of its predecessor would count twice."""
+    """Until all ranks continue, late reports of a lost process still count, even if the ranks never continue: its
+    replacement starts after them. Once all ranks continue, a report of the old process would count twice."""
     return is_of_its_rank(state, attempt_number, rank, process) or process == state.ranks[rank].before
 
 
 def asked(turn: Turn, event: ev.RegroupAsked) -> str:
-    """A survivor may ask before its peer's end is heard of."""
+    """A survivor may ask to regroup before the driver has heard of the lost peer."""
     attempt = turn.state.attempt
     if attempt is None or not turn.is_present(event) or turn.state.phase is not Phase.RUNNING:
         return "a process that is gone"
@@ -182,7 +181,8 @@ def told(event: ev.Regrouped) -> str:
 
 
 def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
-    """The replacement starts after reports that the lost rank had not made. Such a checkpoint would lack its part."""
+    """The replacement starts after reports that the lost rank had not made. Their checkpoints would lack its part, so
+    they are given up."""
     made = turn.state.ranks[rank].reports
     for index in range(made, reports):
         checkpointing.give_up(turn, index)
@@ -195,7 +195,7 @@ def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
 
 
 def rank_returned(turn: Turn, rank: int) -> None:
-    """It no longer takes part in collectives."""
+    """A rank that has returned no longer takes part in collectives."""
     attempt = turn.state.attempt
     if attempt is not None and attempt.regroup is not None and attempt.regroup.lost and turn.state.attempt_lives:
         turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, f"rank {rank} has returned")))
@@ -224,7 +224,7 @@ def failed(turn: Turn, event: ev.RegroupFailed) -> str:
 
 
 def _give_up(turn: Turn) -> None:
-    """The failure that it was about is counted."""
+    """The failure that the watch was about has been counted."""
     if not stops_soon(turn.state):
         turn.record(verdict=Verdict.RETRY)
     end_attempt(turn, "failure", graceful=False)

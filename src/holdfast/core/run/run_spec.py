@@ -8,15 +8,15 @@ from holdfast.core.run.staged_files import ON_NODES, ON_SHARED_DISK, StagedFiles
 
 
 class RunSpec(Struct, frozen=True, rename={"nodes_hold_files": "remote"}):
-    """The limits in force. A time of 0 switches its watch off."""
+    """The limits of the run. A time of 0 means no limit."""
 
-    num_workers: int = 1  # the most, if there is a range
+    num_workers: int = 1  # the maximum of an elastic range
     min_workers: int = 0  # 0: all of them
     resize_interval_s: float = 60.0
     max_failures: int = 0
     max_preemption_failures: int = -1
     max_hang_failures: int | None = None  # None: hangs count with the other failures
-    max_same_errors: int = 0  # how often the same error may come at the same report; 0: without limit
+    max_same_errors: int = 0  # how often the same error may occur at the same report; 0: no limit
     bad_node_failures: int = 3
     bad_node_rest_s: float = 600.0
     num_to_keep: int | None = None
@@ -26,14 +26,14 @@ class RunSpec(Struct, frozen=True, rename={"nodes_hold_files": "remote"}):
     max_backoff_s: float = 60.0
     start_timeout_s: float = 300.0
     hang_timeout_s: float = 0.0
-    learns_hangs: bool = False  # without a configured timeout, from the run's own pace
+    learns_hangs: bool = False  # no timeout is set: learn it from the run's own pace
     stopped_grace_s: float = 2.0
-    standby_workers: int = 0  # that wait for the rank of one that is lost
-    regroup_timeout_s: float = 0.0  # for the survivors of a lost rank and its replacement to be one group again
+    standby_workers: int = 0  # how many processes are kept ready to replace a lost rank
+    regroup_timeout_s: float = 0.0  # the time for survivors and replacements to form a group
     missing_warning_s: float = 30.0
-    nodes_hold_files: bool = False  # until they have uploaded them: a checkpoint is committed after its upload
+    nodes_hold_files: bool = False  # remote storage: nodes hold files until they are uploaded, and the commit follows
     rank_zero_only: bool = False  # only rank 0 reports, and its files are the whole state
-    sync_period_s: float = 0.0  # how long a whole checkpoint may wait for its upload
+    sync_period_s: float = 0.0  # how long a complete checkpoint may wait for its upload
     lease_s: float = 0.0  # how long workers across a network may outlive their driver
 
     @property

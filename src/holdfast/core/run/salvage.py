@@ -13,7 +13,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.checkpointing import free_id
 from holdfast.core.run.state import CheckpointRecord, Durable
 
-NODES_JOIN_WITHIN_S = 10.0  # how long a start waits for nodes that are on their way
+NODES_JOIN_WITHIN_S = 10.0  # how long a start waits for nodes that are joining
 
 
 class Leftover(Struct, frozen=True):
@@ -35,8 +35,8 @@ class Next(Enum):
 
 
 def next_for(left: Leftover) -> Next:
-    """What becomes of it. A failed upload ends the run before it trains: the only copy is on a node, and another
-    start can still save it."""
+    """What happens to the checkpoint. If an upload fails, the run ends before it trains: the only copy is on a node,
+    and another start can still save it."""
     if left.is_refused:
         return Next.END_RUN
     if left.uploading or left.is_looked_at:
@@ -47,8 +47,8 @@ def next_for(left: Leftover) -> Next:
 
 
 def starts_without(is_known: bool, has_nodes: bool, is_busy: bool) -> bool:
-    """Whether a run that has waited for nodes starts without those that are still absent. ``is_known``: what the nodes
-    that are here had left is settled. Files of nodes that are here are uploaded first."""
+    """Whether a run that has waited for nodes starts without the ones that are still absent. The files of the nodes
+    that are present are uploaded first. ``is_known``: everything that these nodes had left is settled."""
     return is_known or not (has_nodes or is_busy)
 
 
@@ -94,8 +94,8 @@ def committable(
 
 
 def _id_of(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
-    """Which names the driver that died had given, and to what, is not known. In remote storage no other checkpoint may
-    get one of them."""
+    """It is unknown which names the dead driver had given to which checkpoints. In remote storage no other checkpoint
+    may get one of these names."""
     if durable.spec.files.keep_names and name is not None:
         return f"{name}-g{durable.attempt_number}-r{report}"
     return free_id(durable, names, name, report)

@@ -17,7 +17,7 @@ from holdfast.core.run.phases import end_attempt, stops_soon
 from holdfast.core.run.state import Handover, HandoverReason, Phase, RankStatus, Verdict
 from holdfast.core.run.turn import Turn
 
-_BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
+_BEFORE_DEADLINE_S = 1.0  # a node may be removed a little before its deadline
 
 
 def consider_resize(turn: Turn) -> None:
@@ -54,7 +54,7 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
 
 
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
-    """A point that was chosen before no longer counts: ranks that wait there continue to the next one."""
+    """An earlier point no longer counts: ranks that wait there continue to the next one."""
     number = 1 if turn.state.handover is None else turn.state.handover.number + 1
     turn.change_attempt(handover=structs.replace(handover, number=number))
     asked = do.AskHandover(turn.state.attempt_number, handover.reason, handover.nodes, deadline_s, number)
@@ -72,7 +72,7 @@ def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
 
 
 def hand_over(turn: Turn) -> None:
-    """When the checkpoint is whole that all ranks wait at."""
+    """Called when the checkpoint at which all ranks wait is complete."""
     state = turn.state
     handover = state.handover
     if handover is None or handover.index is None or not state.attempt_lives:

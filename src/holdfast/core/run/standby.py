@@ -1,7 +1,6 @@
-"""Standby workers: processes that have run the script up to where a replacement joins its peers, and wait for a rank.
-
-They are started when every rank can continue with a replacement, and again, in the background, when one was used or
-lost. A run never depends on one: where there is none, a process is started for the lost rank.
+"""Standby workers: processes that have run the script up to the point where a replacement joins its peers, and wait
+there for a rank. They are started when every rank can continue with a replacement, and in the background after one was
+used or lost. A run never depends on them: without a standby, a process is started for the lost rank.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from holdfast.core.run import timers
 from holdfast.core.run.state import Attempt, Phase, RankStatus, RunState, Standby
 from holdfast.core.run.turn import Turn
 
-_MOST_LOST = 3  # in a row, before one was ready
+_MOST_LOST = 3  # losses in a row, before a standby was ready
 _WAIT_S = 1.0  # before a lost standby is replaced; doubled each time
 
 
@@ -77,7 +76,7 @@ def ready(turn: Turn, event: ev.StandbyReady) -> str:
 
 
 def lost(turn: Turn, event: ev.StandbyLost) -> str:
-    """One that was to take a rank was gone before it heard of that: the rank is replaced by another process."""
+    """A standby that was to take a rank exited before it heard of that. Another process replaces the rank."""
     attempt = turn.state.attempt
     if attempt is None or not turn.is_current(event.attempt_number) or event.number not in attempt.standbys:
         return "an attempt that is gone"
@@ -104,7 +103,7 @@ def _replace_again(turn: Turn, one: Standby) -> None:
     attempt = turn.state.attempt
     assert attempt is not None
     assert attempt.regroup is not None
-    if attempt.handover is not None:  # a process that comes now would not know where all ranks stop
+    if attempt.handover is not None:  # a new process would not know where all ranks stop
         why = f"the standby worker that took rank {one.rank} was lost"
         turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, why)))
         return

@@ -12,7 +12,7 @@ from holdfast.core.run.turn import Turn
 
 def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     was = turn.state.durable
-    if was.outcome in (Outcome.FINISHED, Outcome.FAILED):  # it came to its verdict; a person has started it again
+    if was.outcome in (Outcome.FINISHED, Outcome.FAILED):  # a person has started it again
         turn.record(spent={}, streak=0, same_error=("", -1, 0))
     turn.record(
         spec=event.spec, epoch=event.epoch, attempt_size=0, resume=None, cut_off=False, outcome=None, charge=None
@@ -42,8 +42,8 @@ def _doubt(turn: Turn, event: ev.DriverStarted) -> None:
 
 
 def in_doubt_s(durable: Durable, event: ev.DriverStarted) -> dict[str, float]:
-    """A node of the last attempt may be cut off from us, and not know that its driver has died. Its workers exit when
-    its lease has expired, and until then no other attempt may start."""
+    """A node of the last attempt may be cut off and not know that its driver died. Its workers exit when its lease
+    expires; no other attempt may start before that."""
     left = {node: lease - event.waited_s for node, lease in durable.leases.items() if node not in event.clear}
     return {node: seconds for node, seconds in left.items() if seconds > 0}
 
@@ -74,8 +74,7 @@ def restore(turn: Turn) -> None:
 
 
 def reconsider(turn: Turn, was: RunState) -> None:
-    """The checkpoint that the next attempt was to start from may be lost before that starts, or be uploaded
-    meanwhile."""
+    """The checkpoint for the next attempt may be lost, or be uploaded, before that attempt starts."""
     if was.phase is not Phase.RESTORING and was.phase is not Phase.WAITING:
         return
     if turn.state.phase is not was.phase or is_over(turn.state):

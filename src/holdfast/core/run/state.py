@@ -69,10 +69,10 @@ class Pending(Struct, frozen=True):
     awaited_by: RankSet = RankSet()  # the ranks that wait for the commit
     validate: bool = False
     gathered: bool = False
-    due: bool = False  # it waits for its upload no longer
+    due: bool = False  # it need not wait for the end of the sync period
     uploading: bool = False
-    refused: RankSet = RankSet()  # the ranks whose part is to be uploaded again
-    lost: bool = False  # its nodes no longer have it; all of it is in storage
+    refused: RankSet = RankSet()  # the ranks whose parts must be uploaded again
+    lost: bool = False  # its nodes no longer have it, but storage has all of it
     committing: bool = False
 
     @property
@@ -85,8 +85,8 @@ class Pending(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """A state in the memory of nodes: every rank of an attempt had completed this step, and of each piece a copy is
-    there, as far as is known."""
+    """The state after a step, in the memory of nodes. Every rank of the attempt completed that step, and as far as is
+    known a copy of each piece exists."""
 
     attempt_number: int
     step: int
@@ -100,7 +100,7 @@ class Tier(str, Enum):
 
     NONE = ""  # the beginning
     MEMORY = "memory"  # of the attempt's own nodes
-    PEER = "peer memory"  # some of it was another node's
+    PEER = "peer memory"  # some of it came from another node
     CHECKPOINT = "checkpoint"
 
 
@@ -111,16 +111,16 @@ class Failure(Struct, frozen=True):
     rank: int
     kind: FailureKind
     text: str
-    instead: bool = False  # of one that turned out to follow from it
+    instead: bool = False  # it replaces a failure that turned out to be a knock-on failure of this one
 
 
 class Charge(Struct, frozen=True):
-    """How an attempt's failure was counted, as long as the loss of a node may turn out to be its cause."""
+    """How an attempt's failure was counted. It is kept while the loss of a node may still turn out to be the cause."""
 
-    node: str  # that the rank was on
-    same_error: tuple[str, int, int]  # before it was counted
-    elsewhere: bool  # the loss of any other node may be the cause, too
-    of_node: bool = True  # it was counted for its node
+    node: str  # the node of the failed rank
+    same_error: tuple[str, int, int]  # the value of Durable.same_error before the failure was counted
+    elsewhere: bool  # the loss of another node may be the cause, too
+    of_node: bool = True  # it was counted as a failure of that node
 
 
 class Handover(Struct, frozen=True):
@@ -129,23 +129,23 @@ class Handover(Struct, frozen=True):
     reason: HandoverReason
     nodes: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()  # on those nodes
-    index: int | None = None  # not known before all ranks know
-    due: float | None = None  # when the first of the nodes goes
-    number: int = 1  # of the attempt's notices, each of which replaces the previous one
+    index: int | None = None  # None until all ranks know of the handover
+    due: float | None = None  # when the first of the nodes is removed
+    number: int = 1  # the number of the notice; each notice replaces the previous one
 
 
 class RankStanding(Struct, frozen=True):
-    """Where a rank is that waits for its peers."""
+    """How far a rank came that waits for its peers."""
 
-    steps: int  # that it has completed
+    steps: int  # completed by this rank
     reports: int
-    joins: bool = False  # it takes the place of a rank that was lost, and has no state
+    joins: bool = False  # it replaces a lost rank and has no state yet
 
 
 class Regroup(Struct, frozen=True):
-    """Survivors keep their processes, and wait until the ranks that were lost are replaced."""
+    """Survivors keep their processes and wait until the lost ranks are replaced."""
 
-    number: int  # of the attempt's replacements
+    number: int  # counts the replacements of the attempt
     lost: frozenset[int] = frozenset()
     asked: dict[int, RankStanding] = {}  # the ranks that wait
 
@@ -155,8 +155,8 @@ class Standby(Struct, frozen=True):
 
     node: str = ""  # known when it is ready
     ready: bool = False
-    rank: int = -1  # that it takes
-    moves: int = -1  # the rank that it is kept for, whose node will be taken away
+    rank: int = -1  # the rank that it takes, -1 if none yet
+    moves: int = -1  # the rank for which it is reserved, because that rank's node will be removed
 
     @property
     def is_free(self) -> bool:
@@ -164,10 +164,10 @@ class Standby(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """Ranks that are to be on other nodes before theirs are taken away."""
+    """Ranks that must move to other nodes before their own nodes are removed."""
 
     nodes: tuple[str, ...] = ()
-    ranks: tuple[int, ...] = ()  # that have not moved yet
+    ranks: tuple[int, ...] = ()  # those that have not moved yet
     due: float | None = None
 
 
@@ -197,13 +197,13 @@ class Durable(Struct, frozen=True):
     damaged: frozenset[str] = frozenset()
     spent: dict[str, int] = {}  # failures so far, by budget
     streak: int = 0  # failures since the last commit
-    same_error: tuple[str, int, int] = ("", -1, 0)  # the last error of the script, its report, and how often it came
+    same_error: tuple[str, int, int] = ("", -1, 0)  # the last error of the script, its report, and its count
     node_failures: dict[str, int] = {}
     resting: frozenset[str] = frozenset()  # nodes that failed too often
     failure: Failure | None = None
-    charge: Charge | None = None  # of that failure, as long as its cause is not certain
+    charge: Charge | None = None  # how that failure was counted, while its cause is uncertain
     verdict: Verdict | None = None
-    cut_off: bool = False  # storage was unavailable for too long: nothing more is uploaded
+    cut_off: bool = False  # storage was unavailable for too long: uploads have stopped
     outcome: Outcome | None = None
 
     @property
@@ -212,7 +212,7 @@ class Durable(Struct, frozen=True):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether an attempt was started, and nothing has decided yet what follows it."""
+        """Whether an attempt was started and it is not yet decided what follows."""
         return self.attempt_size > 0 and self.verdict is None and self.outcome is None
 
 
@@ -224,17 +224,17 @@ class Attempt(Struct, frozen=True):
     handover: Handover | None = None
     suspect: int | None = None  # a rank that seems to hang
     pending: dict[int, Pending] = {}  # its checkpoints, by index
-    names: frozenset[str] = frozenset()  # ids that its checkpoints got, which no other may get
+    names: frozenset[str] = frozenset()  # ids of its checkpoints, which no other checkpoint may get
     given_up: frozenset[int] = frozenset()  # reports that storage failed on; never committed in part
     regroup: Regroup | None = None  # lost ranks are being replaced
-    regroups: int = 0  # how many ranks were
-    regrouped_at: int = -1  # the last step that was complete then
+    regroups: int = 0  # how many ranks were replaced so far
+    regrouped_at: int = -1  # the last step that was complete at the last regrouping
     standbys: dict[int, Standby] = {}  # by number
     move: Move | None = None
     standbys_started: int = 0
     standbys_lost: int = 0  # since one was ready
-    standbys_rest: bool = False  # after a loss, until the wait has ended
-    missed: Pending | None = None  # the newest checkpoint that nodes have lost since it started
+    standbys_rest: bool = False  # no standby is started until the pause after a loss is over
+    missed: Pending | None = None  # the newest checkpoint that nodes lost during this attempt
 
 
 class RunState(Struct, frozen=True):
@@ -243,23 +243,23 @@ class RunState(Struct, frozen=True):
     durable: Durable = Durable()
     attempt: Attempt | None = None
     phase: Phase = Phase.IDLE
-    snapshot: Snapshot | None = None  # the newest, of this attempt or of one before it that was resumed from
-    recalled: Snapshot | None = None  # it is intact, and where the next attempt needs it
-    is_moved: bool = False  # some of that had to come from other nodes
+    snapshot: Snapshot | None = None  # the newest of this attempt, or an earlier one that it resumed from
+    recalled: Snapshot | None = None  # verified, and copied to the nodes of the next attempt
+    is_moved: bool = False  # some of the recalled snapshot came from other nodes
     began_at: tuple[int, int] | None = None  # the snapshot that the last attempt resumed from
-    verified: str | None = None  # what the next attempt may start from, as far as it has been checked
+    verified: str | None = None  # the checkpoint that was verified for the next attempt
     capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
     lacking: bool = False  # the next attempt waits for capacity
     doubted: frozenset[str] = frozenset()  # nodes on which workers of an earlier driver may still live
-    longest_gap: float = 0.0  # between two reports of a rank
-    carried: tuple[Pending, ...] = ()  # whole ones of earlier attempts that are still being uploaded, the oldest first
-    sync_set: bool = False  # whether the end of the sync period is waited for
+    longest_gap: float = 0.0  # the longest pause between two reports of a rank
+    carried: tuple[Pending, ...] = ()  # complete checkpoints of earlier attempts, still being uploaded, oldest first
+    sync_set: bool = False  # the timer for the end of the sync period is set
     stalled: bool = False  # workers wait in report() until storage has caught up
 
     @classmethod
     def replayed(cls, durable: Durable) -> RunState:
-        """The state of a run according to its journal: for an attempt, that it was started, and whether something has
-        ended it."""
+        """The state of a run according to its journal. Of an attempt, the journal knows only that it started and
+        whether something ended it."""
         if durable.outcome is not None or not durable.attempt_size:
             return cls(durable, phase=Phase.IDLE if durable.outcome is None else Phase.ENDED)
         attempt = Attempt(Ranks.alike(Rank(), durable.attempt_size), started=0.0)
@@ -307,8 +307,8 @@ class RunState(Struct, frozen=True):
 
     @property
     def offer(self) -> CheckpointRecord | None:
-        """The checkpoint that the next attempt resumes from: the newest that is committed, or complete and still on its
-        nodes."""
+        """The checkpoint that the next attempt resumes from: the newest one that is committed, or that is complete and
+        still on its nodes."""
         newest = self.newest
         staged = next((p for p in reversed(self.carried) if p.is_sealed), None)
         if staged is None or (newest is not None and newest.report >= staged.report):
@@ -326,7 +326,8 @@ class RunState(Struct, frozen=True):
 
     @property
     def offer_to_verify(self) -> str | None:
-        """Unless it is lost on its nodes and not committed yet: then it is unknown."""
+        """The id of ``offer``. None if its nodes lost it before it was committed: then it is unknown whether it
+        exists."""
         lost = {pending.id for pending in self.carried if pending.lost}
         return self.offer.id if self.offer is not None and self.offer.id not in lost else None
 
@@ -352,8 +353,8 @@ class RunState(Struct, frozen=True):
 
     @property
     def minds_lost_nodes(self) -> bool:
-        """Whether the loss of a node of the attempt ends it, or may have ended it. An attempt has not ended before each
-        of its nodes has confirmed that or is lost, so nothing has to wait for it."""
+        """Whether the loss of one of its nodes ends the attempt, or may be what ended it. This delays nothing: an
+        attempt ends only when each of its nodes has confirmed that or is lost."""
         return self.attempt_lives or (self.phase is Phase.STOPPING and self.durable.charge is not None)
 
     def is_whole(self, pending: Pending) -> bool:

@@ -13,7 +13,7 @@ class TimerKind(str, Enum):
     START = "start"  # for all ranks to enter the train function
     STOPPED = "stopped"  # for a rank that was stopped
     HANG = "hang"  # for the next report
-    REGROUP = "regroup"  # for survivors and replacements to be one group
+    REGROUP = "regroup"  # for survivors and replacements to form a group
     STANDBY = "standby"  # before another standby worker is started
     MOVE = "move"  # for the ranks of a node that is taken away to move
     STACKS = "stacks"  # for the stacks of a hang
@@ -26,7 +26,7 @@ class TimerKind(str, Enum):
 
 class Timer(Struct, frozen=True):
     kind: TimerKind
-    of: int | str | None = None  # the rank, node or report that it is about, if there may be several
+    of: int | str | None = None  # the rank, node or report that it belongs to, if there can be several
 
 
 BACKOFF = Timer(TimerKind.BACKOFF)

@@ -1,4 +1,4 @@
-"""One step in the making: the state that changes, and the commands that come of it."""
+"""One step in progress: the state as it changes, and the commands so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Turn:
     def __init__(self, state: RunState, now: float, durable: bool = False) -> None:
         self.state = state
         self.now = now
-        self._durable = durable  # whether the event is
+        self._durable = durable  # whether the event is durable
         self.commands: list[do.Command] = []
 
     def change(self, **fields: Any) -> None:
@@ -40,7 +40,8 @@ class Turn:
         self.commands.extend(commands)
 
     def jump(self, phase: Phase) -> None:
-        """The target of a durable event from any phase: a replay has not seen the volatile events in between."""
+        """Enter a phase from any other one. A durable event does this, because a replay has not seen the volatile
+        events in between."""
         self.change(phase=phase)
 
     def is_current(self, attempt_number: int) -> bool:
@@ -59,7 +60,7 @@ class Turn:
         self.change_attempt(ranks=self.state.ranks.changed(rank, **fields))
 
     def give_rank(self, rank: int, process: int) -> None:
-        """To another process, which is yet to come."""
+        """The rank now belongs to another process, which has not started yet."""
         known, fresh = self.state.ranks[rank], {"status": RankStatus.STARTING, "seen": self.now}
         before = known.process if known.before == NO_PROCESS else known.before  # one that never began made no reports
         self.set_rank(rank, **fresh, stopped=False, armed=False, process=process, before=before)
@@ -72,7 +73,7 @@ class Turn:
         self.set_rank(rank, reports=max(known.reports, reports), seen=self.now)
 
     def set_pending(self, pending: Pending) -> None:
-        """Put a checkpoint's new state in the place of its old one."""
+        """Replace the state of a pending checkpoint."""
         carried, known = self.state.carried, self.state.pending
         if carried and any(p.id == pending.id for p in carried):
             self.change(carried=tuple(pending if p.id == pending.id else p for p in carried))
@@ -82,7 +83,7 @@ class Turn:
             self.change_attempt(pending=dict(sorted({**known, pending.index: pending}.items())))
 
     def drop_pending(self, pending: Pending) -> None:
-        """It is committed, or given up. Who waited for it continues, and has not hung meanwhile."""
+        """The checkpoint is committed or given up. Ranks that waited for it continue; their wait was not a hang."""
         for rank in pending.awaited_by if self.is_of_the_attempt(pending.attempt_number) else ():
             self.set_rank(rank, seen=self.now)
         self.change(carried=tuple(p for p in self.state.carried if p.id != pending.id))

@@ -1,4 +1,4 @@
-"""An agent that is a process of this machine: how it is started, and how it and all below it come to their end."""
+"""An agent that is a process of this machine: how it is started, and how it and all processes below it are ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class AgentProcess:
         self._node = node
         self._configure = msgspec.structs.replace(configure, node_id=node.id)
         self._tree = ProcessTree()
-        self._workers: dict[tuple[int, int, int], wire.WorkerStarted] = {}  # those that may leave files
+        self._workers: dict[tuple[int, int, int], wire.WorkerStarted] = {}  # processes that may leave files
         self._link: Link | None = None
         self._door: AgentListener | None = None
         self._killed = self._has_reported = False
@@ -161,8 +161,8 @@ class AgentProcess:
                 self._warm_the_seed()
 
     def _warm_the_seed(self) -> None:
-        """For nodes that join from now on, and for the script's next ``fit()``: their workers must not import at first
-        what others have ready."""
+        """Prepare imports for nodes that join from now on, and for the script's next ``fit()``: their workers should
+        find these modules imported."""
         planted = seed.planted() if self._configure.start_method == "fork" and self._configure.preload else None
         if planted is not None:
             planted.warm(self._configure.preload)
@@ -176,14 +176,14 @@ class AgentProcess:
             self._link.send(message)
 
     def shut_down(self) -> None:
-        """In good order; from any thread."""
+        """End it gracefully. May be called from any thread."""
         if self._link is not None:
             self._link.send(wire.Shutdown())
         else:
-            self.kill()  # it has not come yet, and so has done nothing
+            self.kill()  # it has not connected yet, and so has done nothing
 
     def kill(self) -> None:
-        """Immediately, with all processes below it; from any thread."""
+        """Kill it immediately, with all processes below it. May be called from any thread."""
         self._killed = True
         self._tree.kill()
         self._process.kill()

@@ -59,7 +59,8 @@ class InProcessEngine:
                 self._work.put(None)
 
         def heed(number: int, at_once: bool) -> None:
-            """Ask for the stop before the train function is interrupted, so that its end is not taken for a failure."""
+            """Request the stop before the train function is interrupted, so that its end does not count as a
+            failure."""
             self._was_asked = True
             ask_to_stop(number, at_once)
             if self._is_performing:

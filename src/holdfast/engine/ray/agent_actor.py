@@ -1,7 +1,6 @@
-"""The Ray actor: one per node and run. It starts the agent, outlives it, and reports when all processes below it have
-exited.
-
-It detects on its own when Ray has lost its node: the raylet is its parent, and an actor may keep running without it.
+"""The Ray actor, one per node and run. It starts the agent, outlives it, and reports when all processes below it have
+exited. It detects by itself when Ray has lost its node: the raylet is its parent, and an actor may keep running without
+it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class RayAgent:
         """What workers find is the node's: its variables and paths, and those that the runtime environment adds."""
         ours = {name: value for name, value in self._configure.env.items() if name.startswith(b"HOLDFAST_")}
         env = {name: value for name, value in about.env.items() if name not in _RAYS_OWN and name != "OMP_NUM_THREADS"}
-        if about.interface:  # else gloo looks the host's name up, which is wrong on many machines
+        if about.interface:  # otherwise gloo looks up the host's name, which is wrong on many machines
             env.setdefault("GLOO_SOCKET_IFNAME", about.interface)
         env["RAY_ADDRESS"] = cluster_address()
         for name, value in self._env_vars.items():
@@ -141,14 +141,14 @@ class RayAgent:
             self._link.send(message)
 
     def shut_down(self) -> None:
-        """In good order; from any thread."""
+        """End it gracefully. May be called from any thread."""
         if self._link is not None:
             self._link.send(wire.Shutdown())
         else:
-            self.kill()  # it has not come yet, and so has done nothing
+            self.kill()  # it has not connected yet, and so has done nothing
 
     def kill(self) -> None:
-        """Immediately; from any thread."""
+        """Kill it immediately. May be called from any thread."""
         self._killed = True
         with suppress(LeftClusterError):  # it ends with the connection
             connected_ray().kill(self._actor)

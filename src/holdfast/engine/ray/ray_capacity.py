@@ -29,8 +29,8 @@ class NodeType:
 
 @dataclass(frozen=True)
 class RayCapacity:
-    """Seats are rooms for one worker each. ``nodes``: each with its free ones, and all. ``limit``: of all nodes but the
-    head. ``together``: the fewest workers of a run are to be on one node."""
+    """A seat is capacity for one worker. ``nodes``: the free seats and all seats of each. ``limit``: the most nodes
+    without the head. ``together``: the minimum number of workers must fit on one node."""
 
     nodes: Sequence[tuple[RayNode, int, int]]
     types: Sequence[NodeType]  # None if it is unknown what may be added
@@ -78,7 +78,7 @@ class RayCapacity:
         return [room for node, room in staying if _HEAD in node.resources or not only_head]
 
     def _added(self) -> float:
-        """Each type has its fewest nodes; the rest of what may be added is of the roomiest types."""
+        """Each type has at least its minimum of nodes. The other nodes that may be added are of the largest types."""
         if self.in_the_dark:
             return math.inf
         seats: float = 0

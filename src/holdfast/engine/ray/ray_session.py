@@ -238,7 +238,7 @@ class RaySession:
 
 
 def _end(member: RayMember) -> None:
-    """In good order, or by force."""
+    """End it gracefully, or by force."""
     member.shut_down()
     if not member.join(_ENDED_WITHIN_S):
         member.remove()

@@ -12,8 +12,8 @@ from .connection import connected_ray
 log = logging.getLogger(__name__)
 NODE_LABEL = "ray.io/node-id"
 _GRANTED = ("CREATED", "RESCHEDULING")
-_ASK_AGAIN_S = 1.0  # which GPUs a bundle has, after that failed
-_IN_VAIN = 8  # that are looked at and still wait, until it is left at that
+_ASK_AGAIN_S = 1.0  # before asking again which GPUs a bundle has
+_IN_VAIN = 8  # waiting groups that are asked about before the rest is left for the next turn
 
 
 class Reservation:
@@ -47,7 +47,7 @@ class Reservation:
         return all(self.nodes)
 
     def avoids(self, nodes: Collection[str]) -> bool:
-        """Any of them. What Ray was asked for cannot be changed: it has to be asked again."""
+        """Whether any bundle was lost. A request to Ray cannot be changed: it must be made again."""
         return not self._avoiding.isdisjoint(nodes)
 
     def look(self, alive: Collection[str]) -> None:

@@ -1,7 +1,5 @@
-"""What Ray has granted to an experiment: rooms, each for all bundles of a trial, as one placement group.
-
-They are asked for and given back by the experiment, from its thread. Ray is spoken to by the thread that looks at the
-cluster, and only by it.
+"""What Ray has granted to an experiment: reservations, each for all bundles of a trial, as one placement group. The
+experiment requests and returns them from its own thread. Only the thread that polls the cluster talks to Ray.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class TrialGrants:
         with self._lock:
             self._asked.pop(key, None)
 
-    # What Ray says
+    # What Ray reports
 
     def look(self, alive: Collection[str]) -> None:
         self._alive = set(alive)
@@ -54,7 +52,7 @@ class TrialGrants:
         self._turn = look_at_some(waiting, alive, self._turn)
 
     def nodes(self) -> set[str]:
-        """Nodes on which it has resources, or a part of them, whether they can be shown yet or not."""
+        """Nodes on which the experiment has at least a part of its resources, even if they cannot be shown yet."""
         return {node for reservation in self._there.values() for node in reservation.nodes if node}
 
     def by_node(self) -> dict[str, list[Seat]]:

@@ -39,7 +39,7 @@ class WorkerGrants:
         self.has_begun = self.has_begun or self._groups[0].is_whole
 
     def nodes(self) -> set[str]:
-        """On which there are seats, whether they can be shown yet or not."""
+        """Nodes with seats, even if these cannot be shown yet."""
         return {node for group in self._groups for node in group.nodes if node} if self.has_begun else set()
 
     def by_node(self) -> dict[str, list[Seat]]:
@@ -77,7 +77,7 @@ class WorkerGrants:
         return missing, too_many
 
     def _ask_for(self, missing: list[Labels], doubted: Collection[str]) -> None:
-        """One by one, as they come, but for those that are of use only together."""
+        """Request seats one by one, except those that are useful only together."""
         together = self._together(doubted)
         if any(len(group.nodes) == together for group in self._groups if not group.was_granted):
             together = 0  # that is asked for
@@ -121,8 +121,7 @@ class WorkerGrants:
                 self._give_back(group)
 
     def _give_back_lost(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> None:
-        """A doubted node may turn out to be fine: a seat on it is given up for another seat, but not for the hope of
-        one."""
+        """A suspect node may turn out to be fine. A seat on it is returned only when another seat has been granted."""
         is_covered = self._granted(doubted) >= self._most
         for group in [group for group in self._groups if group.was_granted and not _sound(group, doubted)]:
             left = [node for node in group.nodes if node]
@@ -146,14 +145,14 @@ class WorkerGrants:
         return self._demand.strategy == "STRICT_SPREAD"
 
     def _taken(self) -> set[str]:
-        """Where no other seat may be."""
+        """Nodes on which no other seat may be."""
         return {node for group in self._groups for node in group.nodes if node} if self._is_strict else set()
 
     def _granted(self, doubted: Collection[str]) -> int:
         return sum(len(_sound(group, doubted)) for group in self._groups if group.was_granted)
 
     def _reserve(self, labels: list[Labels], avoiding: Collection[str]) -> Reservation:
-        """So many seats as there are labels."""
+        """As many seats as there are labels."""
         self._numbered += len(labels)
         strategy = self._demand.strategy if len(labels) > 1 else "PACK"
         bundles = [self._demand.resources] * len(labels)

@@ -131,7 +131,7 @@ class ObstoreObjects(PatientObjects):
             answer = obstore.get(self._store, self._full(key), options={"range": (start, start + length)})
         except obstore.exceptions.GenericError as error:
             if _NOT_PARTIAL in str(error):
-                raise transfer.NoRangesError(f"{self._name(key)}: the server sends no parts of objects") from error
+                raise transfer.NoRangesError(f"{self._name(key)}: the server ignores ranges") from error
             raise
         size, data = answer.meta["size"], answer.bytes()
         if len(data) != min(length, max(size - start, 0)):

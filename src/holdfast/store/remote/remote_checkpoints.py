@@ -35,7 +35,7 @@ DIRECTORY = "checkpoints/"
 _MANIFEST, _MARKER, _REASON, _OURS = ".json", ".json.damaged", ".json.damaged.txt", ".ours"
 _OUR_NAME = re.compile(r"checkpoint_\d{6,}(-[grx]\d+)*")
 _RANGE = 8 << 20  # bytes
-_FORMATS_CHECKED = 15  # with run.json one round of requests; others are refused when they are read
+_FORMATS_CHECKED = 15  # together with run.json one round of requests; the rest is checked when it is read
 _AHEAD = 8  # ranges in memory at the same time
 
 
@@ -45,7 +45,7 @@ class Listing(NamedTuple):
     committed: list[str]
     quarantined: list[str]
     directories: list[str]  # files, of checkpoints that are committed, quarantined, or neither yet
-    marked: Sequence[str] = ()  # the names of ours that anyone could have given
+    marked: Sequence[str] = ()  # names of ours that a user could also have chosen
 
 
 class RemoteCheckpoints(Checkpoints):
@@ -299,7 +299,7 @@ def begin_upload(objects: ObjectStore, id: str) -> None:
 
 
 def _is_our_name(id: str) -> bool:
-    """One that Holdfast chose. It is the mark that costs no request."""
+    """Whether Holdfast chose this name. Such a name is a mark that needs no request."""
     return _OUR_NAME.fullmatch(id) is not None
 
 

@@ -190,4 +190,4 @@ class RemoteJournal(JournalWriter):
 
 
 class _StillWritingError(Exception):
-    """The driver that is to be relieved has taken the position."""
+    """The old driver has taken the position."""

@@ -119,8 +119,8 @@ class RemoteLease(DriverLease):
         return _taken_over(self._objects, found.holder)
 
     def cause_of(self, error: Exception) -> Exception:
-        """Whatever a driver that has lost the run meets, that is the reason: its files on this machine go to the other
-        driver."""
+        """If the driver has lost the run, that is the reason for any error: its files on this machine belong to the
+        other driver."""
         try:
             return self._lost or self._loss() or error
         except StorageError:

@@ -99,7 +99,7 @@ def read(objects: ObjectStore) -> StoredPast:
         past = _read_once(objects, _places(objects.list(DIRECTORY)))
         if past is not None:
             return past
-    raise StorageUnavailableError(f"The journal in {objects.url} changes faster than it can be read: try again")
+    raise StorageUnavailableError(f"The journal in {objects.url} changes faster than it can be read. Try again.")
 
 
 def _places(infos: Iterable[ObjectInfo]) -> dict[int, str]:

@@ -68,10 +68,9 @@ class SafeTurns:
 
 
 class PoliteTurns:
-    """The store decides nothing: claims are announced and looked at before each write, and keys have owners.
-
-    It keeps two drivers apart if a write lands within ``settle_s`` of the look before it. No key is written twice, so
-    that a late request cannot replace what came after it.
+    """For stores without conditional writes: claims are announced and checked before each write, and keys have owners.
+    This keeps two drivers apart if a write lands within ``settle_s`` of the check before it. No key is written twice,
+    so a late request cannot replace what came after it.
     """
 
     def __init__(

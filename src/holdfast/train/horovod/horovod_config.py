@@ -28,8 +28,8 @@ _OF_TORCH = ("torch.optim", "torch.utils.data", "torch.utils.serialization.confi
 
 
 def _built() -> tuple[str, ...]:
-    """The first framework that the installed Horovod was built for; found by its library, because an import of the
-    others is slow, and prints warnings."""
+    """The first framework that the installed Horovod was built for. It is found by its library file, because importing
+    the others is slow and prints warnings."""
     spec = find_spec("horovod")
     roots = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
     names = [name for name in _FRAMEWORKS for root in roots if any((root / name[8:]).glob("mpi_lib*.so"))]
@@ -40,7 +40,7 @@ def _built() -> tuple[str, ...]:
 class HorovodConfig(BackendConfig):
     """How workers form a Horovod job. ``nics``: the network interface to use; by default the loopback one if all
     workers are on one machine, else the one that has the host's name. ``timeout_s``: how long workers wait for each
-    other. The rest is Ray's, and has no effect: workers are not started through ssh."""
+    other. The other arguments exist for scripts for Ray and have no effect: workers are not started through ssh."""
 
     nics: Sequence[str] | set[str] | None = None
     verbose: int = 1
@@ -87,7 +87,7 @@ class _InJob:
             try:
                 result = self.train_fn(*args)
             except BaseException:
-                # Peers may be dead: leaving is the process's end, not a farewell to them.
+                # Peers may be dead: leave by exiting, without waiting for them.
                 if session.world_size == 1:
                     _shut_down()
                 raise
@@ -147,7 +147,7 @@ def _initialized() -> Iterator[Any]:
 
 def _await_others() -> None:
     for hvd in _initialized():
-        with suppress(Exception):  # another rank has shut Horovod down, or was killed: this one has returned
+        with suppress(Exception):  # another rank has shut Horovod down or was killed; this rank has already returned
             getattr(hvd, "barrier", hvd.join)()
 
 

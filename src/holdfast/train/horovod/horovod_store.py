@@ -32,7 +32,7 @@ class _Store(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A worker that was killed while it asked is none of this worker's failures."""
+        """A worker that was killed during its request is not a failure of this worker."""
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -63,12 +63,12 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a worker's output is the user's."""
+        """Log nothing: the output of a worker belongs to the user."""
 
 
 @contextmanager
 def served_store(host: str) -> Iterator[int]:
-    """Serve a store on this address; gives its port."""
+    """Serve a store on this address. Returns its port."""
     with _Store(host) as store:
         thread = threading.Thread(target=store.serve_forever, name="holdfast-horovod-store", daemon=True)
         thread.start()

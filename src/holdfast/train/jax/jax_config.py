@@ -23,8 +23,8 @@ _OF_COMPILER = present("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builti
 
 @dataclass
 class JaxConfig(BackendConfig):
-    """How workers form one JAX program. ``use_tpu`` and ``use_gpu`` choose the platform, unless ``JAX_PLATFORMS`` does;
-    else it is the CPU, with gloo between the processes."""
+    """How workers form one JAX program. ``JAX_PLATFORMS`` chooses the platform; without it, ``use_tpu`` or ``use_gpu``
+    does. Otherwise it is the CPU, with gloo between the processes."""
 
     use_tpu: bool = False
     use_gpu: bool = False
@@ -51,7 +51,7 @@ class _InProgram:
         from holdfast.train.api import session_for
 
         session = session_for("jax.JaxTrainer")
-        # JAX has read the variable when it was imported, perhaps before the worker was forked.
+        # JAX read the variable when it was imported, perhaps before the worker was forked.
         jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or self._platform(session))
         if session.world_size == 1:
             return self.train_fn(*args)
@@ -60,7 +60,7 @@ class _InProgram:
                 self._join(session, rendezvous.from_rank_zero(session, rendezvous.address(session, port)))
         else:
             self._join(session, rendezvous.from_rank_zero(session, None))
-        # After an exception peers may be dead: leaving is the process's end, not a farewell to them.
+        # After an exception peers may be dead: leave by exiting, without waiting for them.
         result = self.train_fn(*args)
         jax.distributed.shutdown()
         return result

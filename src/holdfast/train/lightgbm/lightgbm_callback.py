@@ -14,11 +14,10 @@ from holdfast.train.checkpoint import Checkpoint
 
 
 class LightGBMReportCallback:
-    """Reports the metrics of every round, and the model as a checkpoint.
-
-    ``metrics``: which to report, as ``"valid-auc"``, a list of such names, or a dict that renames them; None for all.
-    ``frequency``: a checkpoint every so many rounds; 0 for none before the end. ``results_postprocessing_fn`` changes
-    the metrics before they are reported. ``round`` says how many rounds the model has.
+    """Reports the metrics of every round, and the model as a checkpoint. ``metrics`` are the metrics to report: a name
+    such as ``"valid-auc"``, a list of names, or a dict that renames them; None for all. ``frequency`` is the number of
+    rounds between two checkpoints; 0 saves none before the end. ``results_postprocessing_fn`` changes the metrics
+    before they are reported. ``round`` says how many rounds the model has.
     """
 
     CHECKPOINT_NAME = "model.txt"
@@ -44,7 +43,7 @@ class LightGBMReportCallback:
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
-        """The booster in a checkpoint that this callback reported."""
+        """Return the booster in a checkpoint that this callback reported."""
         with checkpoint.as_directory() as directory:
             return lightgbm.Booster(model_file=os.path.join(directory, filename))
 
@@ -67,12 +66,12 @@ def _save(model: Any, path: str) -> None:
         file.writelines(line for line in lines if not line.startswith(own))
 
 
-RayTrainReportCallback = LightGBMReportCallback  # as a script that moves from Ray calls it
+RayTrainReportCallback = LightGBMReportCallback  # the name in scripts for Ray
 
 
 def remaining_rounds(num_boost_round: int, filename: str = LightGBMReportCallback.CHECKPOINT_NAME) -> dict[str, Any]:
-    """Arguments of ``lightgbm.train`` that continue with the model of the run's newest checkpoint, if there is one, up
-    to so many rounds in all."""
+    """Return arguments of ``lightgbm.train`` that continue with the model of the run's newest checkpoint, if there is
+    one, up to this number of rounds in total."""
     checkpoint = get_checkpoint()
     if checkpoint is None:
         return {"num_boost_round": num_boost_round}

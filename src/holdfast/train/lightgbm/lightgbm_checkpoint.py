@@ -24,6 +24,6 @@ class LightGBMCheckpoint(Checkpoint):
         return cls(directory)
 
     def get_model(self) -> Any:
-        """The booster."""
+        """Return the booster."""
         with self.as_directory() as directory:
             return lightgbm.Booster(model_file=os.path.join(directory, self.MODEL_FILENAME))

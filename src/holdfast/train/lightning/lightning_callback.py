@@ -1,4 +1,4 @@
-"""Lightning's checkpoints as checkpoints of the run: reported after epochs, after steps, and when one is asked for."""
+"""Lightning's checkpoints as checkpoints of the run. They are reported after epochs, after steps, and on request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LightningReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
         self._random: Any = None
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Lightning saves what rank 0 has; the random state is each rank's own."""
+        """Lightning saves the state of rank 0; each rank adds its own random state."""
         path = os.path.join(os.path.dirname(str(trainer.ckpt_path)), _random_file())
         if os.path.exists(path):
             self._random = torch.load(path, weights_only=True)
@@ -87,11 +87,11 @@ class LightningReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
             )
 
 
-RayTrainReportCallback = LightningReportCallback  # as a script that moves from Ray calls it
+RayTrainReportCallback = LightningReportCallback  # the name in scripts for Ray
 
 
 def fit(trainer: Any, *args: Any, **kwargs: Any) -> None:
-    """``trainer.fit(...)``, resumed from the run's newest checkpoint if there is one."""
+    """Call ``trainer.fit(...)``, resuming from the run's newest checkpoint if there is one."""
     checkpoint = get_checkpoint()
     if checkpoint is None or kwargs.get("ckpt_path") is not None:
         trainer.fit(*args, **kwargs)

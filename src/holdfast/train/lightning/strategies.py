@@ -32,7 +32,8 @@ class _WorkerStrategy:
 
     @cluster_environment.setter
     def cluster_environment(self, environment: Any) -> None:
-        """Without a plugin, Lightning guesses one from variables, as those of Slurm: a worker's ranks are the run's."""
+        """Without a plugin, Lightning guesses one from variables such as those of Slurm. The ranks of a worker come
+        from the run."""
         known = environment is None or isinstance(environment, HoldfastEnvironment)
         self._environment = environment if known else HoldfastEnvironment()
 
@@ -72,9 +73,9 @@ class _WorkerStrategy:
         super().on_train_batch_start(batch, batch_idx)  # type: ignore[misc]
 
     def _resume_early(self, loader: object, state: Any) -> None:
-        """Lightning asks for the number of batches before it loads the loader's state. With another number of workers
-        that state says how large a batch is. And it does not load the state of a loader that has ended its epoch, where
-        a shard says which epoch is the next."""
+        """Lightning asks for the number of batches before it loads the loader's state. After a change of the number of
+        workers, that state says how large a batch is. Lightning also does not load the state of a loader that has ended
+        its epoch, although the state of a shard names the next epoch."""
         if isinstance(loader, ElasticLoader | ShardLoader):
             loader.load_state_dict(state)
 
@@ -84,20 +85,21 @@ class _WorkerStrategy:
 
 
 class HoldfastDDPStrategy(_WorkerStrategy, pl.strategies.DDPStrategy):  # type: ignore[misc]
-    """Lightning's ``DDPStrategy`` in the process group of the workers; takes the same arguments. Backend and time-out
-    are set with ``TorchConfig``."""
+    """Lightning's ``DDPStrategy`` in the process group of the workers. It takes the same arguments. Set backend and
+    timeout with ``TorchConfig``."""
 
 
 class HoldfastFSDPStrategy(_WorkerStrategy, pl.strategies.FSDPStrategy):  # type: ignore[misc]
-    """Lightning's ``FSDPStrategy`` in the process group of the workers; takes the same arguments."""
+    """Lightning's ``FSDPStrategy`` in the process group of the workers. It takes the same arguments."""
 
 
 class HoldfastDeepSpeedStrategy(_WorkerStrategy, pl.strategies.DeepSpeedStrategy):  # type: ignore[misc]
-    """Lightning's ``DeepSpeedStrategy`` in the process group of the workers; takes the same arguments."""
+    """Lightning's ``DeepSpeedStrategy`` in the process group of the workers. It takes the same arguments."""
 
 
 class HoldfastEnvironment(LightningEnvironment):  # type: ignore[misc]
-    """Tells Lightning who this worker is. The strategies have it; a script from Ray also passes it as a plugin."""
+    """Tells Lightning which worker this is. The strategies use it by themselves; scripts for Ray also pass it as a
+    plugin."""
 
     @property
     def creates_processes_externally(self) -> bool:
@@ -133,7 +135,7 @@ _STRATEGIES = (HoldfastDDPStrategy, HoldfastFSDPStrategy, HoldfastDeepSpeedStrat
 
 
 def prepare_trainer(trainer: Any) -> Any:
-    """Check that a ``lightning.Trainer`` uses a strategy for workers; returns it."""
+    """Check that a ``lightning.Trainer`` uses one of these strategies, and return the trainer."""
     if not isinstance(trainer.strategy, _STRATEGIES):
         names = ", ".join(f"{strategy.__name__}()" for strategy in _STRATEGIES)
         raise RuntimeError(

@@ -18,16 +18,16 @@ from holdfast.worker.session import current
 
 _STAGES = ("epoch", "train_batch", "test_batch", "predict_batch", "train", "test", "predict")
 _EVENTS = tuple(f"{stage}_{end}" for stage in _STAGES for end in ("begin", "end"))
-_passed: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # how many epochs of a shard earlier calls of fit have read
+_passed: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # epochs of each shard that earlier calls of fit read
 
 
 class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Reports Keras' metrics on the events of ``report_metrics_on``, and with them the whole model as a checkpoint of
-    rank 0 on those of ``checkpoint_on``, as in ``"epoch_end"`` or ``["epoch_end", "train_batch_end"]``.
-
-    ``metrics``: which to report, one name, a list, or a dict that renames them; None for all. ``epoch`` says how many
-    epochs are complete. A shard of ``holdfast.data`` is read in the epoch that Keras is in, also after a resume. Where
-    another call of ``fit`` counts from the start again, the shard's epochs go on after those that were read.
+    """Reports Keras' metrics on the events of ``report_metrics_on``, and on those of ``checkpoint_on`` also the whole
+    model as a checkpoint of rank 0. Events are named as in ``"epoch_end"`` or ``["epoch_end", "train_batch_end"]``.
+    ``metrics`` are the metrics to report: one name, a list, or a dict that renames them; None for all. The metric
+    ``epoch`` is the number of complete epochs. A shard of ``holdfast.data`` is read in Keras' current epoch, also after
+    a resume. If another call of ``fit`` counts epochs from the start again, the shard's epochs continue after those
+    that were read.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             setattr(self, f"on_{event}", self._hook(event))
 
     def _hook(self, event: str) -> Any:
-        """Keras leaves out the events of batches that no callback has, so only the chosen ones get a hook. What the
-        class itself does on them comes first."""
+        """Keras skips batch events that no callback handles, so only the chosen events get a hook. A hook of the class
+        itself runs first."""
         inherited = getattr(self, f"on_{event}")
 
         def hook(*args: Any, logs: Any = None) -> None:
@@ -60,7 +60,7 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         return hook
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Keras begins more iterations over a data set than it ends, so its shards are told the epoch."""
+        """Keras starts more iterations over a dataset than it finishes, so its shards are told the epoch."""
         self._epoch = epoch
         self._first = epoch if self._first is None else self._first
         for shard in shards_of(current().datasets).values():
@@ -80,7 +80,7 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             report(metrics)
             return
         with tempfile.TemporaryDirectory() as directory:
-            # All workers save, as saving may gather variables; what rank 0 has saved is reported.
+            # All workers save, because saving may gather variables. Only the files of rank 0 are reported.
             self.model.save(os.path.join(directory, TensorflowCheckpoint.MODEL_FILENAME))
             if get_context().get_world_rank() != 0:
                 report(metrics)
@@ -92,12 +92,13 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             report(metrics, checkpoint)
 
 
-ReportCheckpointCallback = KerasReportCallback  # as a script that moves from Ray calls it
+ReportCheckpointCallback = KerasReportCallback  # the name in scripts for Ray
 
 
 def resumed_model(model: Any) -> tuple[Any, int]:
-    """The model of the run's newest checkpoint and how many epochs it has seen; the given one and 0 if there is none.
-    To be called inside ``strategy.scope()``; the number is the ``initial_epoch`` of ``model.fit``."""
+    """Return the model of the run's newest checkpoint and the number of its complete epochs; without a checkpoint, the
+    given model and 0. Call it inside ``strategy.scope()``, and pass the number as ``initial_epoch`` to
+    ``model.fit``."""
     checkpoint = get_checkpoint()
     if checkpoint is None:
         return model, 0

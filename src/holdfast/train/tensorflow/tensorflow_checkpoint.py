@@ -13,7 +13,7 @@ from holdfast.train.checkpoint import Checkpoint
 
 
 class TensorflowCheckpoint(Checkpoint):
-    """A checkpoint with a whole Keras model, with its optimizer. Its metadata says in which file."""
+    """A checkpoint with a whole Keras model, including its optimizer. Its metadata names the file."""
 
     MODEL_FILENAME_KEY = "_model_filename"
     MODEL_FILENAME = "model.keras"
@@ -27,7 +27,7 @@ class TensorflowCheckpoint(Checkpoint):
 
     @classmethod
     def from_h5(cls, file_path: str) -> TensorflowCheckpoint:
-        """A copy of an ``.h5`` file that ``model.save`` wrote."""
+        """Create a checkpoint from an ``.h5`` file that ``model.save`` wrote. The file is copied."""
         if not os.path.isfile(file_path) or not file_path.endswith(".h5"):
             raise ValueError(f"TensorflowCheckpoint.from_h5({file_path!r}): pass the path of an .h5 file")
         directory = tempfile.mkdtemp()
@@ -36,7 +36,7 @@ class TensorflowCheckpoint(Checkpoint):
 
     @classmethod
     def from_saved_model(cls, dir_path: str) -> TensorflowCheckpoint:
-        """A copy of a directory in TensorFlow's SavedModel format."""
+        """Create a checkpoint from a directory in TensorFlow's SavedModel format. The directory is copied."""
         if not os.path.isdir(dir_path):
             raise ValueError(f"TensorflowCheckpoint.from_saved_model({dir_path!r}): pass a directory")
         directory = tempfile.mkdtemp()
@@ -50,7 +50,7 @@ class TensorflowCheckpoint(Checkpoint):
         return checkpoint
 
     def get_model(self) -> Any:
-        """The Keras model."""
+        """Return the Keras model."""
         file = self.get_metadata().get(self.MODEL_FILENAME_KEY, self.MODEL_FILENAME)
         with self.as_directory() as directory:
             path = os.path.join(directory, file)

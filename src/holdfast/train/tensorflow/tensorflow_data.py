@@ -8,7 +8,8 @@ import tensorflow as tf
 
 
 def prepare_dataset_shard(tf_dataset_shard: Any) -> Any:
-    """A ``tf.data.Dataset`` that is this worker's part already: TensorFlow does not split it again. Fetches ahead."""
+    """Return the dataset with prefetching, and with an option that keeps TensorFlow from splitting it again: it is
+    already this worker's part."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return tf_dataset_shard.with_options(options).prefetch(tf.data.AUTOTUNE)

@@ -119,7 +119,7 @@ class LiveGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def alone(self) -> Any:
-        """Every collective in here completes immediately, with this rank's own values."""
+        """In this context every collective completes immediately, with this rank's own values."""
         self._alone += 1
         try:
             yield
@@ -265,11 +265,11 @@ class StandbyGroup(LiveGroup):
         self._is_installed = True
 
     def rank(self) -> int:
-        """torch asks when it installs the group, for its own log; then it is the script that asks."""
+        """torch asks for it once when it installs the group, for its own log. Later calls come from the script."""
         return self._place.get().rank if self._is_installed else 0
 
     def getRank(self) -> int:
-        """torch asks while DDP is made, where any will do."""
+        """torch asks for it while DDP is created; any value will do then."""
         return self.rank() if self._place.is_known else 0
 
 

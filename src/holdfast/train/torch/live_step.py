@@ -48,7 +48,7 @@ class LiveSteps:
         self._numbers: NumbersFile | None = None
         self._first: Numbers | None = None  # the state with which a replacement starts its first step
         self._last: tuple[int, Numbers] | None = None  # the last recorded state, and for how many steps
-        self._has_reduced = False  # gradients, in this step
+        self._has_reduced = False  # whether gradients were reduced in this step
         self._running = False
         self._updates = 0  # that optimizers have made in this step
         self._expected = 0  # in a whole one
@@ -142,7 +142,7 @@ class LiveSteps:
             self._session.arm()
 
     def _peers_lost(self, number: int) -> None:
-        """In another thread."""
+        """Called in another thread."""
         if self._group is not None and number > self._group.number:
             self._group.abort("the driver says that a peer is lost")
 
@@ -201,7 +201,8 @@ class LiveSteps:
             self._running = group.has_updated = False
 
     def _catch_up(self, group: LiveGroup, call: Callable[[], Any], ahead: dict[str, Any]) -> Any:
-        """The others have done this step: do it for its return value and random numbers, and take their state."""
+        """The other ranks have completed this step. Run it for its return value and random numbers, and then take their
+        state."""
         with group.alone():
             result = call()
         parts = {name: p for name, p in self._state._parts.items() if not isinstance(p, ElasticLoader)}
@@ -265,7 +266,7 @@ class LiveSteps:
         session.continue_behind(found["reports"], found["made"][session.rank])
         path = _numbers_path(session)
         self._first = NumbersFile(path).read(steps) if path.exists() else None
-        if self._first is None:  # it was lost with its machine: its own numbers, the same each time
+        if self._first is None:  # the rank was lost with its machine: derive numbers that are the same each time
             seed_rng(derive("torch", *numbers["torch"].tolist()), session.rank)
             self._first = Numbers()
 

@@ -51,7 +51,7 @@ class Order:
             return self._table[positions]
         found = self._permuted(positions.astype(np.uint64))
         while True:
-            # The network permutes a power of two; what falls beyond the size is permuted on until it does not.
+            # The network permutes a power of two; positions beyond the size are permuted again until they fit.
             beyond = np.flatnonzero(found >= np.uint64(self.size))
             if not len(beyond):
                 return found.astype(np.int64)

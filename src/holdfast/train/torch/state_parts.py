@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -47,10 +48,11 @@ def sharded_names(parts: Mapping[str, Any]) -> list[str]:
     tensors = sys.modules.get("torch.distributed.tensor")  # code with such a parameter has imported it
     if tensors is None:
         return []
-    return [name for name, part in parts.items() if any(isinstance(p, tensors.DTensor) for p in _parameters(part))]
+    return [name for name, part in parts.items() if any(isinstance(p, tensors.DTensor) for p in parameters_of(part))]
 
 
-def _parameters(part: Any) -> Iterable[Any]:
+def parameters_of(part: Any) -> Iterable[Any]:
+    """Of a module or an optimizer."""
     if isinstance(part, torch.nn.Module):
         return list(part.parameters())
     if isinstance(part, torch.optim.Optimizer):
@@ -101,7 +103,7 @@ def _restore_sharded(name: str, parts: Mapping[str, Any], state: dict[str, Any])
 
 def _model_of(name: str, parts: Mapping[str, Any]) -> torch.nn.Module:
     """The module whose parameters this optimizer has: a sharded optimizer's state is by the names of the parameters."""
-    wanted = {id(parameter) for parameter in _parameters(parts[name])}
+    wanted = {id(parameter) for parameter in parameters_of(parts[name])}
     for part in parts.values():
         if isinstance(part, torch.nn.Module) and wanted <= {id(parameter) for parameter in part.parameters()}:
             return part
@@ -116,19 +118,18 @@ def local(state: Any) -> Any:
     return tensors_mapped(state, lambda tensor: tensor.to_local() if hasattr(tensor, "to_local") else tensor)
 
 
-def filled(parts: Mapping[str, Any], shards: Mapping[str, Any]) -> dict[str, Any]:
-    """Sharded states with this rank's shards of then in them."""
+def filled(parts: Mapping[str, Any], shards: Mapping[str, Any], fill: Callable[[Any, torch.Tensor], Any]) -> Any:
+    """Sharded states, with each of their tensors filled from the one at its place in ``shards``."""
     wanted = {name: part for name, part in parts.items() if name in shards or isinstance(part, torch.nn.Module)}
     present = collect(wanted)
-    return {name: _filled(present[name], shard) for name, shard in shards.items()}
+    return {name: _filled(present[name], shard, fill) for name, shard in shards.items()}
 
 
-def _filled(present: Any, shard: Any) -> Any:
-    if isinstance(present, torch.Tensor):
-        (present.to_local() if hasattr(present, "to_local") else present).copy_(shard)
-        return present
+def _filled(present: Any, shard: Any, fill: Callable[[Any, torch.Tensor], Any]) -> Any:
+    if isinstance(shard, torch.Tensor):
+        return fill(present, shard)
     if isinstance(present, dict):
-        return {key: _filled(present.get(key), value) for key, value in shard.items()}
+        return {key: _filled(present.get(key), value, fill) for key, value in shard.items()}
     return shard
 
 
@@ -162,6 +163,29 @@ def _with_metadata(new: Any, old: Any) -> Any:
 
 def copied(tree: Any) -> Any:
     return tensors_mapped(tree, lambda tensor: tensor.detach().clone())
+
+
+def digest_of(tree: Any) -> bytes:
+    """Of plain values and tensors: equal trees have the same."""
+    found = xxhash.xxh3_128()
+
+    def feed(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            found.update(f"{value.dtype}{tuple(value.shape)}".encode())
+            found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                found.update(f"{key!r}:".encode())
+                feed(inner)
+        elif isinstance(value, list | tuple):
+            found.update(f"{type(value).__name__}{len(value)}".encode())
+            for inner in value:
+                feed(inner)
+        else:
+            found.update(repr(sorted(value, key=repr) if isinstance(value, set) else value).encode())
+
+    feed(tree)
+    return found.digest()
 
 
 def plain(value: Any, where: str) -> Any:

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from holdfast.train.checks import warn_once
-from holdfast.train.torch import state_parts
+from holdfast.train.torch import state_parts, state_shards
 from holdfast.train.torch.elastic import ElasticLoader
 from holdfast.train.torch.plain_pickle import describe_tree, read_tree
+from holdfast.wire.worker_messages import Memory, Snapshot
 from holdfast.worker.snapshot_buffers import DATA_AT, PieceBuffers, SnapshotFile, header_in, header_of
 
 if TYPE_CHECKING:
-    from holdfast.wire.worker_messages import Memory
     from holdfast.worker.session import Session
 
 _ALIGN = 64
@@ -87,7 +88,11 @@ class _Piece:
 
 
 class SnapshotWriter:
-    """Takes the snapshots of a rank. All ranks take them after the same steps."""
+    """Takes the snapshots of a rank. All ranks take them after the same steps.
+
+    With a snapshot after each step, the next update waits until it is complete on all ranks, copies included, while
+    the gradients for that update are computed. So whatever is lost, at most one completed step is lost with it.
+    """
 
     def __init__(self, session: Session, memory: Memory, keep: tuple[int, int] | None = None) -> None:
         """``keep``: the newest snapshot that is complete on all ranks, by attempt and step, if that is known."""
@@ -95,19 +100,37 @@ class SnapshotWriter:
         self._pieces: dict[str, _Piece] = {}
         self._memory = memory
         self._last = -1  # the step that was written last
+        self._step = -1  # that was completed last
         self._is_on = True
         self._pace = _Pace()
+        session.at_end(register_optimizer_step_pre_hook(self._before_update).remove)
 
     def count_step(self, step: int, every: int, share: float | None) -> bool:
         """Whether a snapshot is due after it."""
+        self._step = step
         return self._is_on and self._pace.count_step(step, every, share)
+
+    def _before_update(self, *_: Any) -> None:
+        if self._is_on and self._pace.is_each_step and self._last == self._step:
+            self._await_kept()
+
+    def _await_kept(self) -> bool:
+        """Whether the last snapshot is complete, so that the one before it is no longer needed."""
+        if self._last < 0 or self._session.await_kept(self._last, _KEPT_WITHIN_S):
+            kept = self._session.snapshot_kept
+            if kept.given_up and kept.step >= self._last:
+                self.regrouped(kept.complete)
+            return True
+        self._stop(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
+        return False
 
     def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
         session, step = self._session, captured["steps"]
         if not session.reports_are_told:
-            return  # the report before it is still being uploaded: the snapshot's place in the run is not certain
-        if self._last >= 0 and not session.await_kept(self._last, _KEPT_WITHIN_S):
-            self._stop(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
+            # An earlier report is still being uploaded, so the snapshot's place in the run is uncertain.
+            session.tell_snapshot(Snapshot(step))
+            return
+        if not self._await_kept():
             return
         trees = split(captured, parts, session.rank, session.local_rank)
         try:
@@ -116,13 +139,14 @@ class SnapshotWriter:
         except OSError as error:
             self._stop(str(error))
             return
-        session.tell_snapshot(step, moves(parts), files, self._keep)
+        moves, own = state_shards.can_be_cut(parts), alike(parts, captured["parts"])
+        session.tell_snapshot(Snapshot(step, 0, moves, files, self._keep, own))
         self._last, self._keep = step, None
         self._pace.took(session.world_size)
 
     def regrouped(self, complete: tuple[int, int] | None) -> None:
-        """Ranks were replaced. A snapshot that was not complete then never will be: it is not waited for, and its
-        memory is reused, not that of the one before."""
+        """Ranks were replaced, or one has skipped a snapshot. A snapshot that was incomplete then will never be
+        complete: do not wait for it, and reuse its memory instead of that of the snapshot before."""
         if complete is None or complete[1] < self._last:
             self._last, self._keep = -1, complete
 
@@ -146,8 +170,8 @@ def _resumed_from(memory: Memory) -> tuple[int, int] | None:
 
 
 class _Pace:
-    """After which steps a snapshot is due. A share of the time is turned into a number of steps, on which all ranks
-    agree while that number is being learnt."""
+    """After which steps a snapshot is due. A share of the time is converted into a number of steps. All ranks agree on
+    the steps even while that number is being learnt."""
 
     def __init__(self) -> None:
         self._every = 1
@@ -155,13 +179,16 @@ class _Pace:
         self._begun = self._called = time.perf_counter()
         self._step_s = 0.0
         self._share: float | None = None
+        self.is_each_step = False
 
     def count_step(self, step: int, every: int, share: float | None) -> bool:
         """Whether a snapshot is due after it."""
         now = time.perf_counter()
         self._step_s, self._begun, self._share = now - self._called, now, share
         self._called = now
-        return step % (every if share is None else self._every) == 0
+        interval = every if share is None else self._every
+        self.is_each_step = interval == 1
+        return step % interval == 0
 
     def took(self, world_size: int) -> None:
         self._called = time.perf_counter()
@@ -178,10 +205,12 @@ class _Pace:
         self._every = int(every.item())
 
 
-def moves(parts: Mapping[str, Any]) -> bool:
-    """Whether another number of ranks can resume from a snapshot of these parts."""
-    others = [part for part in parts.values() if not state_parts.is_replicated(part)]
-    return not state_parts.sharded_names(parts) and all(isinstance(part, ElasticLoader) for part in others)
+def alike(parts: Mapping[str, Any], states: Mapping[str, Any]) -> bytes:
+    """A digest of the states that another number of ranks can take over only if they are the same on all of them."""
+    sharded = state_parts.sharded_names(parts)
+    own = [name for name in states if not state_parts.is_replicated(parts[name]) and name not in sharded]
+    own = [name for name in own if not isinstance(parts[name], ElasticLoader)]  # that is the same
+    return state_parts.digest_of({name: states[name] for name in own}) if own else b""
 
 
 def split(captured: Mapping[str, Any], parts: Mapping[str, Any], rank: int, local_rank: int) -> dict[str, Any]:
@@ -192,6 +221,7 @@ def split(captured: Mapping[str, Any], parts: Mapping[str, Any], rank: int, loca
         "rng": _packed(captured["rng"]),
         "parts": {name: state for name, state in states.items() if name not in replicated and name not in sharded},
         "sharded": {name: state_parts.local(states[name]) for name in sharded},
+        "places": state_shards.places_of({name: states[name] for name in sharded}),
     }
     if rank == 0:
         own["buffers"] = {name: state_parts.buffers(parts[name], states[name]) for name in replicated}
@@ -201,16 +231,20 @@ def split(captured: Mapping[str, Any], parts: Mapping[str, Any], rank: int, loca
     return {_SHARED: {**shared, "parts": {name: states[name] for name in replicated}}, _piece(rank): own}
 
 
-def read(memory: Memory, parts: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """What ``split`` took apart. Its tensors are in the mapped files: apply it before anything is written there."""
+def read(memory: Memory, parts: Mapping[str, Any], rank: int, world_size: int) -> dict[str, Any]:
+    """What ``split`` took apart, for a rank of this many. Its tensors are in the mapped files: apply it before anything
+    is written there."""
     shared = _load(memory.pieces[_SHARED])
     first = _load(memory.pieces[_piece(0)])
     own = _load(memory.pieces[_piece(rank)]) if 0 < rank < memory.world_size else first
     states = {**shared["parts"], **own["parts"]}
     for name, buffers in first["buffers"].items():
         states[name] = {**states[name], **buffers}
-    if own["sharded"]:
-        states |= state_parts.filled(parts, own["sharded"])
+    if own["sharded"] and memory.world_size == world_size:
+        states |= state_parts.filled(parts, own["sharded"], state_shards.fill_own)
+    elif own["sharded"]:
+        others = (_load(memory.pieces[_piece(other)]) for other in range(1, memory.world_size))
+        states |= state_shards.taken(parts, [(piece["sharded"], piece["places"]) for piece in (first, *others)])
     rng = _unpacked(own["rng"]) if rank < memory.world_size else None
     return {**shared, "parts": states, "rng": rng, "first_rng": _unpacked(first["rng"])}
 

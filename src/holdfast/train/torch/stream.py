@@ -49,7 +49,10 @@ class ElasticStream(IterableDataset):  # type: ignore[misc]
 
     def check(self, state: Mapping[str, Any]) -> None:
         if state["samples"] is not None:
-            raise ValueError("load_state_dict(): this state is of a dataset with a length, not of an ElasticStream")
+            raise ValueError(
+                "load_state_dict(): this state belongs to a dataset with a length, not to an ElasticStream; load what "
+                "state_dict() of this loader returned"
+            )
 
     def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[SharePart, Any]]:
         return batches

@@ -6,6 +6,7 @@ the port in between, and a new attempt cannot meet an old one.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -87,21 +88,31 @@ class _InProcessGroup:
             return self.train_fn(*args)
         session = session_for("torch.TorchTrainer")
         with ExitStack() as stack:
-            device = f"cuda:{session.devices[0]}" if session.devices else "cpu"
-            stack.enter_context(environment({"ACCELERATE_TORCH_DEVICE": device}))
+            stack.enter_context(environment(_for_accelerate(session, self.config)))
             stack.enter_context(variables_of(session))
             # The name keeps rank 0's store, and with it the server, alive until the group is left.
             store = _form_group(session, self.config, stack)
             try:
                 result = self.train_fn(*args)
             except BaseException:
-                # Peers may be dead or deep in a collective: leaving is the process's end, not a farewell to them.
+                # Peers may be dead or inside a collective: leave by exiting, without waiting for them.
                 if session.world_size == 1 and dist.is_initialized():
                     dist.destroy_process_group()
                 raise
             stack.callback(_leave_group, session, store)
             session.at_end(stack.pop_all().close)  # threads of the function may still use the group
             return result
+
+
+def _for_accelerate(session: Session, config: TorchConfig) -> dict[str, str]:
+    """What Accelerate, and with it the Trainer of Transformers, reads. On CPUs it ignores the group, and each worker
+    trains alone, unless it is told to use them."""
+    if session.devices:
+        return {"ACCELERATE_TORCH_DEVICE": f"cuda:{session.devices[0]}"}
+    found = {"ACCELERATE_TORCH_DEVICE": "cpu"}
+    if config.backend in (None, "gloo", "mpi") and "ACCELERATE_USE_CPU" not in os.environ:
+        found["ACCELERATE_USE_CPU"] = "true"
+    return found
 
 
 def _leave_group(session: Session, store: Any) -> None:
@@ -162,8 +173,8 @@ def _stay_alone(session: Session) -> None:
 
 
 def _await_all_formed(session: Session, store: Any) -> None:
-    """A function may return immediately; the store to which a slower peer still connects must not disappear. Rank 0,
-    which serves the store, stays until all have seen that (see ``_InProcessGroup``)."""
+    """A train function may return immediately, but the store must not disappear while a slower peer still connects to
+    it. Rank 0, which serves the store, stays until all ranks have connected (see ``_InProcessGroup``)."""
     if store.add("formed", 1) == session.world_size:
         store.set(_ALL_FORMED, "")
     store.wait([_ALL_FORMED])

@@ -78,7 +78,8 @@ class TrainState:
             self._live().join()
             return True
         if memory is not None and memory.step >= 0:
-            self._take_up(state_snapshots.read(memory, self._parts, session.rank), session.rank)
+            found = state_snapshots.read(memory, self._parts, session.rank, session.world_size)
+            self._take_up(found, session.rank)
             return True
         checkpoint = api.get_checkpoint()
         if checkpoint is None:
@@ -131,8 +132,10 @@ class TrainState:
         """Count a completed step (``recoverable`` does that itself), and keep the state after it in memory, where it
         survives this process.
 
-        Call it on every rank after each optimizer step. ``every`` takes a snapshot only after that many steps.
-        ``share`` takes snapshots as often as possible without using more than this fraction of the time (0.02 is 2 %).
+        Call it on every rank after each optimizer step. The next update of an optimizer waits until the state is saved
+        on all ranks, so that at most one completed step can be lost. ``every`` takes a snapshot only after that many
+        steps. ``share`` takes snapshots as often as possible without using more than this fraction of the time (0.02 is
+        2 %).
         """
         if not self._resumed:
             raise RuntimeError(

@@ -15,11 +15,10 @@ from holdfast.train.checkpoint import Checkpoint
 
 
 class XGBoostReportCallback(TrainingCallback):  # type: ignore[misc]
-    """Reports the metrics of every round, and the model as a checkpoint.
-
-    ``metrics``: which to report, as ``"eval-logloss"``, a list of such names, or a dict that renames them; None for
-    all. ``frequency``: a checkpoint every so many rounds; 0 for none before the end. ``results_postprocessing_fn``
-    changes the metrics before they are reported. ``round`` says how many rounds the model has.
+    """Reports the metrics of every round, and the model as a checkpoint. ``metrics`` are the metrics to report: a name
+    such as ``"eval-logloss"``, a list of names, or a dict that renames them; None for all. ``frequency`` is the number
+    of rounds between two checkpoints; 0 saves none before the end. ``results_postprocessing_fn`` changes the metrics
+    before they are reported. ``round`` says how many rounds the model has.
     """
 
     CHECKPOINT_NAME = "model.ubj"
@@ -44,7 +43,7 @@ class XGBoostReportCallback(TrainingCallback):  # type: ignore[misc]
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
-        """The booster in a checkpoint that this callback reported."""
+        """Return the booster in a checkpoint that this callback reported."""
         with checkpoint.as_directory() as directory:
             return xgboost.Booster(model_file=os.path.join(directory, filename))
 
@@ -62,12 +61,12 @@ class XGBoostReportCallback(TrainingCallback):  # type: ignore[misc]
         return model
 
 
-RayTrainReportCallback = XGBoostReportCallback  # as a script that moves from Ray calls it
+RayTrainReportCallback = XGBoostReportCallback  # the name in scripts for Ray
 
 
 def remaining_rounds(num_boost_round: int, filename: str = XGBoostReportCallback.CHECKPOINT_NAME) -> dict[str, Any]:
-    """Arguments of ``xgboost.train`` that continue with the model of the run's newest checkpoint, if there is one, up
-    to so many rounds in all."""
+    """Return arguments of ``xgboost.train`` that continue with the model of the run's newest checkpoint, if there is
+    one, up to this number of rounds in total."""
     checkpoint = get_checkpoint()
     if checkpoint is None:
         return {"num_boost_round": num_boost_round}

@@ -50,9 +50,9 @@ class _InCollective:
             tracker = RabitTracker(n_workers=session.world_size, host_ip=session.address, sortby="task")
             tracker.start()
         found = rendezvous.from_rank_zero(session, tracker and tracker.worker_args())
-        # Sorted by their tasks, the workers have the ranks there that they have here.
+        # XGBoost sorts workers by their task ids, so they get the same ranks there as here.
         collective.init(dmlc_communicator="rabit", dmlc_task_id=f"{session.rank:08d}", **found)
-        # After an exception peers may be dead: leaving is the process's end, not a farewell to them.
+        # After an exception peers may be dead: leave by exiting, without waiting for them.
         result = self.train_fn(*args)
         collective.finalize()
         if tracker is not None:

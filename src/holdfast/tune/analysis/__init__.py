@@ -1,4 +1,4 @@
-"""What came of an experiment, in the terms of ``tune.run``."""
+"""The outcome of an experiment, as ``tune.run`` returns it."""
 
 from .experiment_analysis import ExperimentAnalysis
 

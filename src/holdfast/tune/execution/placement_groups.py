@@ -10,5 +10,5 @@ from holdfast.tune.resources import request_of
 
 
 def resource_dict_to_pg_factory(spec: Mapping[str, Any] | None = None) -> PlacementGroupFactory:
-    """A dict such as ``{"cpu": 2, "gpu": 1, "custom_resources": {...}}`` as one bundle."""
+    """Turn a dict such as ``{"cpu": 2, "gpu": 1, "custom_resources": {...}}`` into a request with one bundle."""
     return request_of("resource_dict_to_pg_factory(spec", spec or {"cpu": 1})

@@ -1,4 +1,5 @@
-"""A tuning experiment: a machine over trials, whose state is a journal, and the loop that carries out its decisions.
+"""A tuning experiment: a state machine over trials, whose state is a journal, and the loop that carries out its
+decisions.
 
 ``Experiment`` and ``Trial`` are here for scripts from Ray, which import them from this path.
 """
@@ -13,7 +14,7 @@ __all__ = ["Experiment", "Trial"]
 
 
 def __getattr__(name: str) -> Any:
-    """Late, because all that is in this folder imports this module first."""
+    """Imported late, because every module of this folder imports this one first."""
     if name == "Experiment":
         from holdfast.tune.experiment.experiment_argument import Experiment
 

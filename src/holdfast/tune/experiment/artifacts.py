@@ -18,7 +18,7 @@ class Artifacts:
         self._experiment, self._root, self._patience_s = experiment, local_root, patience_s
 
     def open(self) -> None:
-        """Trials are about to run: from now on it has to be closed."""
+        """Trials are about to run: ``close`` must be called from now on."""
         self._objects = self._experiment.open(self._patience_s)
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-artifacts")
 

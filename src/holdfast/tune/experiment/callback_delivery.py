@@ -19,8 +19,8 @@ from holdfast.tune.experiment.trial_storage import JournalBatch
 
 class Untold(NamedTuple):
     trial: Trial
-    life: int  # it may begin again before that is told
-    result: dict[str, Any] | None  # None for its end
+    life: int  # the trial may start over before its end is delivered
+    result: dict[str, Any] | None  # None for the end of the trial
 
 
 class Backlog:
@@ -32,7 +32,7 @@ class Backlog:
         self._told = 0
 
     def begins(self, is_marked: bool) -> None:
-        """A driver starts: it first delivers the rest of earlier drivers."""
+        """A driver starts. It first delivers what earlier drivers have not delivered."""
         if not is_marked:
             self.untold.clear()
         self._is_marked, self._told = is_marked, 0
@@ -58,7 +58,7 @@ class CallbackDelivery:
             self._batch.note((), partial(self._tell_again, one))
 
     def reported(self, trial: Trial) -> None:
-        """When it is journalled."""
+        """Called when the event is journalled."""
         self._batch.note((), partial(self._tell, trial, trial.last_result))
 
     def reported_late(self, trial: Trial) -> None:
@@ -67,7 +67,7 @@ class CallbackDelivery:
 
     def ended(self, trial: Trial) -> None:
         self._told += 1
-        if trial.results and not self._listeners.has_heard_of(trial):  # it ran under an earlier driver alone
+        if trial.results and not self._listeners.has_heard_of(trial):  # it ran only under an earlier driver
             self._listeners.started(trial)
         self._listeners.ended(trial)
 

@@ -41,7 +41,7 @@ class TrialForCallbacks:
 
     @property
     def status(self) -> str:
-        """After an interrupt a trial waits for the next driver, although the journal does not say so."""
+        """The trial's status. After an interrupt it waits for the next driver, although the journal does not say so."""
         stopped = self.is_stopped and self._trial.status == RUNNING
         return PENDING if stopped else self._trial.status
 
@@ -55,7 +55,7 @@ class TrialForCallbacks:
 
     @property
     def error_file(self) -> str | None:
-        """The file with ``error``; None if the trial has not failed."""
+        """The file that contains the error; None if the trial has not failed."""
         path = os.path.join(self.local_path, EXPR_ERROR_FILE)
         return path if self._trial.status == ERROR and os.path.exists(path) else None
 
@@ -115,7 +115,7 @@ class TrialForCallbacks:
 
     @property
     def is_saving(self) -> bool:
-        """Never: a callback hears of a checkpoint when it is committed."""
+        """Always False: a callback hears of a checkpoint when it is committed."""
         return False
 
     @property
@@ -129,7 +129,7 @@ class TrialForCallbacks:
         return bool(self._trial.last_result)
 
     def is_finished(self) -> bool:
-        """Whether it has ended, well or with an error."""
+        """Whether the trial has finished or failed."""
         return self._trial.has_ended
 
     def get_error(self) -> str | None:

@@ -1,7 +1,6 @@
-"""The free resources on the nodes of an experiment, and how they are given to trials.
-
-Nodes that only the experiment uses are shared out here, according to their resources. A cluster that others use too
-grants resources on request: see ``granted``.
+"""The free resources on the nodes of an experiment, and how trials get them. Nodes that only the experiment uses are
+shared out here, according to their resources. A cluster that others use too grants resources on request: see
+``granted_capacity``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Share:
 
     taken: dict[str, float] = field(default_factory=dict)
     seats: list[Seat] = field(default_factory=list)
-    gpus: list[tuple[int, float]] = field(default_factory=list)  # which of the node's, and how much of each
+    gpus: list[tuple[int, float]] = field(default_factory=list)  # the GPUs of the node, and how much of each
 
     def add(self, other: Share) -> None:
         self.taken = total([self.taken, other.taken])
@@ -49,29 +48,29 @@ Shares = dict[str, Share]  # by node
 
 
 class TrialCapacity(Protocol):
-    is_granted: bool  # by a cluster, which is asked for it
+    is_granted: bool  # a cluster places the bundles on request
 
     @property
     def is_settled(self) -> bool:
-        """Whether no node is on its way for the first time."""
+        """Whether no node is joining for the first time."""
 
     def place(self, bundles: Bundles, placement: BundlePlacement = PLAIN) -> Shares | None:
-        """Where the bundles fit now, subtracted from the free resources; None if they do not fit."""
+        """Reserve the bundles where they fit now. None if they do not fit."""
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
-        """So many more like these may be placed soon."""
+        """Announce how many more requests like this one may be placed soon."""
 
     def give_back(self, shares: Mapping[str, Share]) -> None: ...
 
     def lacking(self, shares: Mapping[str, Share], bundles: Bundles) -> list[Mapping[str, float]]:
-        """Those of the bundles that the shares, without those on nodes that will go away, do not hold."""
+        """The bundles that the shares do not cover. Shares on nodes that will be removed do not count."""
 
     def can_ever(self, bundles: Bundles) -> bool:
         """Whether the existing nodes could hold them if nothing else ran."""
 
     def total(self) -> dict[str, float]: ...
     def settle(self) -> None:
-        """All that can be placed is placed."""
+        """Called when everything that can be placed now has been placed."""
 
     def joining(self, node: str) -> None: ...
     def ready(self, message: NodeReady) -> None: ...
@@ -90,7 +89,7 @@ class NodeResources:
 
 
 class NodeCapacity:
-    """On nodes of the experiment's own."""
+    """Capacity on nodes that only the experiment uses."""
 
     is_granted = False
 
@@ -115,13 +114,13 @@ class NodeCapacity:
         return shares
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
-        """The existing resources do not change."""
+        """Does nothing: the existing resources do not change."""
 
     def settle(self) -> None:
         pass
 
     def _in_order(self, shares: Mapping[str, Share]) -> list[NodeResources]:
-        """Those that the trial has a part of already first, then the fullest."""
+        """Nodes that already have a part of the trial come first, then the fullest nodes."""
         usable = [node for node in self._nodes.values() if not node.draining]
         return sorted(usable, key=lambda node: (node.id not in shares, node.free.get("CPU", 0.0)))
 
@@ -162,7 +161,7 @@ class NodeCapacity:
         self._nodes[message.node_id] = NodeResources(message.node_id, dict(has), has, [1.0] * math.ceil(has["GPU"]))
 
     def seat(self, node: str, seats: Sequence[Any]) -> None:
-        """These nodes are not shared with anyone else."""
+        """Does nothing: these nodes are not shared with others."""
 
     def drain(self, node: str) -> None:
         if node in self._nodes:
@@ -196,7 +195,7 @@ def _fits(bundle: Mapping[str, float], node: NodeResources) -> bool:
 
 
 def _devices(amount: float, node: NodeResources) -> list[tuple[int, float]] | None:
-    """Whole GPUs for whole numbers, else a part of one."""
+    """Whole GPUs for whole numbers, otherwise a part of one GPU."""
     if amount < 1.0:
         sharing = [d for d, free in enumerate(node.gpus) if free >= amount - _ROUNDING]
         return [(min(sharing, key=lambda d: node.gpus[d]), amount)] if sharing else None

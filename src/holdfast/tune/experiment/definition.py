@@ -50,12 +50,12 @@ class Definition:
 
     @property
     def stopper(self) -> Stopper:
-        """A fresh one of all that may stop trials."""
+        """Create a new stopper from all criteria that may stop trials."""
         stop = self.run_config.stop
         return as_stopper(stop.fresh() if isinstance(stop, Stopper) else stop, self.tune_config.budget_s)
 
     def scheduler(self) -> TrialScheduler:
-        """A fresh one, to which the journal can be replayed."""
+        """Create a new one, to which the journal can be replayed."""
         given = self.tune_config.scheduler
         scheduler: TrialScheduler = FIFOScheduler() if given is None else given.fresh()
         seed = taken_by(scheduler.set_search_properties, {"seed": self.seed})
@@ -75,7 +75,7 @@ class Definition:
 
     @property
     def knows_samples(self) -> bool:
-        """Whether all of them can be run at any time, and no searcher holds some back."""
+        """Whether all trials can run at any time, because no searcher holds some back."""
         return self.tune_config.search_alg is None
 
     @property
@@ -88,7 +88,7 @@ class Definition:
 
     @property
     def _total_trials(self) -> int | None:
-        """For readers, who have no searcher to ask; None without a limit."""
+        """The number of trials, for readers, which have no searcher to ask; None without a limit."""
         total = self.total_samples
         return int(total) if math.isfinite(total) else None
 
@@ -195,7 +195,7 @@ def restored(
 
 
 def _drawn_seed() -> int:
-    """From the script's generators, which it may have seeded: numpy's if it has seeded that one, else Python's."""
+    """Draw from a generator that the script may have seeded: numpy's if the script seeded it, otherwise Python's."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None and hasattr(numpy, "get_bit_generator") and numpy.get_bit_generator().seed_seq is None:
         return int(numpy.randint(1 << 31))  # a generator that was seeded by hand has no seed sequence
@@ -203,7 +203,7 @@ def _drawn_seed() -> int:
 
 
 def scaling_of(bundles: list[dict[str, float]]) -> ScalingConfig:
-    """Of a trial that is one process: it gets the first bundle."""
+    """The resources of a trial that is one process: it gets the first bundle."""
     head = bundles[0] if bundles else {"CPU": 1.0}
     return ScalingConfig(
         num_workers=1, use_gpu=head.get("GPU", 0) > 0, resources_per_worker={"CPU": head.get("CPU", 0.0), **head}

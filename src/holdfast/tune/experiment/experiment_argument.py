@@ -1,4 +1,4 @@
-"""``Experiment``: what ``tune.run`` and ``tune.run_experiments`` are told of one experiment, checked."""
+"""``Experiment``: the checked arguments of ``tune.run`` and ``tune.run_experiments`` for one experiment."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ from .trial_storage import TrialHistory
 
 log = logging.getLogger(__name__)
 _BATCH = 1000
-_TICK_S = 1.0  # how often time limits and reporters are looked at
+_TICK_S = 1.0  # how often time limits and reporters are checked
 _NODES_JOIN_WITHIN_S = 10.0
 
 
 class ExperimentDriver:
-    """``expected``: how many trials there will be; infinite if the searcher decides that on the way."""
+    """``expected``: how many trials there will be; infinite if the searcher decides that later."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class ExperimentDriver:
     # The loop
 
     def elapsed(self) -> float:
-        """For how long drivers have worked on the experiment, this one and those before it."""
+        """How long this driver and those before it have worked on the experiment."""
         return self._experiment.spent_s + self._clock.monotonic() - self._began_at
 
     def _wait(self) -> list[Any]:
@@ -178,12 +178,12 @@ class ExperimentDriver:
     def turn(self, items: list[Any]) -> None:
         self._storage.check_lease()
         self._hear(items)
-        self._hear(self._heard())  # what of that was for trials
+        self._hear(self._heard())  # how much of that was for trials
         now = self._clock.monotonic()
         for run in list(self._runs.values()):
             run.on_time(now)
         self._settle()
-        while self._batch.write():  # what came in meanwhile is for the next turn, or this one might never end
+        while self._batch.write():  # what arrives meanwhile waits for the next turn, or this one might never end
             self._settle()
         self._batch.sync_if_due(self._clock.monotonic())
         changes = self._listeners.turned()
@@ -251,7 +251,7 @@ class ExperimentDriver:
                 self._delivery.reported(trial)
 
     def _happen(self, event: ev.Event) -> None:
-        """The core takes it in now; what follows is done when it is journalled."""
+        """The core steps the event now. The effects follow when it is journalled."""
         commands = self._experiment.apply(event, self._clock.time())
         if commands and isinstance(commands[0], do.Journal):
             written = commands[0].event

@@ -68,7 +68,7 @@ class ExperimentSession:
         *,
         is_chosen: bool = False,
     ) -> None:
-        """``is_chosen``: a person named the stored experiment, and not only the same name."""
+        """``is_chosen``: the user chose the stored experiment explicitly, not only by the same name."""
         self._definition, self._location = definition, location
         self._settings, self._resumption = in_force, resumption
         self._driver: ExperimentDriver | None = None
@@ -77,7 +77,7 @@ class ExperimentSession:
         self._is_chosen = is_chosen
 
     def prepare(self, engine: Any) -> None:
-        engine.check(0.0)  # connects to a cluster, so that references that are sent now are good there
+        engine.check(0.0)  # connects to a cluster, so that references that are sent now are valid there
         open_session()
         self._runtime.prepare()
 
@@ -121,8 +121,8 @@ class ExperimentSession:
             self._storage.release()
 
     def _hand_back(self) -> None:
-        """The script looks at the searcher, the scheduler and the stopper that it passed, and not at the copies of them
-        that have worked."""
+        """Copies the state back: the script looks at the searcher, scheduler and stopper that it passed, and not at the
+        copies that were used."""
         config, policy, stop = self._definition.tune_config, self._experiment.policy, self._definition.run_config.stop
         for given, worked in ((config.search_alg, policy.searcher), (config.scheduler, policy.scheduler)):
             if given is not None:
@@ -136,7 +136,7 @@ class ExperimentSession:
         return Demand(0, 0, runtime_env=env, by_request=True, idle_s=idle_s)
 
     def read(self) -> None:
-        """The experiment as it is, without changing it."""
+        """Read the experiment without changing it."""
         records = StoredRun(self._location).records()
         self._experiment = self._live(self._definition)
         replay(self._experiment, records)
@@ -177,7 +177,7 @@ class ExperimentSession:
             if copy is None and any(record.kind in KINDS for record in records):
                 raise
             if copy is None:
-                return None  # nothing has been begun yet
+                return None  # nothing has been started yet
             identity = copy
         if identity.get("kind") != KIND:
             raise TuneError(
@@ -275,7 +275,7 @@ def _default_loggers(run: RunConfig) -> list[Callback]:
 
 
 def _display(run: RunConfig, in_force: settings.Settings) -> TrialsDisplay | None:
-    """None if the script has its own reporter, or wants no output."""
+    """The display; None if the script has its own reporter or wants no output."""
     if run.progress_reporter is not None or run.verbose == 0:
         return None
     return make_display(in_force.display)

@@ -44,7 +44,7 @@ class Grant:
     kind: GrantKind
     seats: dict[int, tuple[str, GrantedSeat]] = field(default_factory=dict)  # by bundle: the node, and its share
     used: set[int] = field(default_factory=set)  # bundles that a trial has
-    is_broken: bool = False  # it was whole, and has lost a part
+    is_broken: bool = False  # it was complete and has lost a part
     kept_since: float = math.inf  # when it was last seen free, or was needed and not available
 
     @property
@@ -79,7 +79,7 @@ class GrantedCapacity:
         return None
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
-        """If trials have different requests, the next one may need something else."""
+        """Whether trials have different requests: the next trial may then need something else."""
         kind = GrantKind.of(bundles, placement)
         self._kinds.add(kind)
         if len(self._kinds) == 1:
@@ -137,7 +137,7 @@ class GrantedCapacity:
     # The cluster
 
     def settle(self) -> None:
-        """Request what was needed and not available, and return what is not needed."""
+        """Request what was missing, and return what is not needed."""
         now = self._clock()
         wanted, self._wanted = self._wanted, Counter()
         if wanted == self._settled and now < self._settle_at:
@@ -154,7 +154,8 @@ class GrantedCapacity:
                 self._reserve(kind)
 
     def _keep(self, grants: list[Grant], wanted: int, now: float, since: float) -> None:
-        """Those that are granted first. Excess is returned, if it was not needed during all that time."""
+        """Keep the wanted number of reservations, granted ones first. Return the others if they were not needed for a
+        while."""
         in_order = sorted(grants, key=lambda grant: not self._is_free(grant))
         for grant in in_order[:wanted]:
             grant.kept_since = math.inf
@@ -174,7 +175,8 @@ class GrantedCapacity:
         self._session.give_back(grant.key)
 
     def _let_go_if_broken(self, grant: Grant) -> None:
-        """Not while a trial uses a part of it: the cluster would give that to another job."""
+        """Whether a reservation can be returned: not while a trial uses a part of it, because the cluster would give
+        that part to another job."""
         if (grant.is_broken or self._is_leaving(grant)) and not grant.used and grant.key in self._grants:
             self._let_go(grant)
 

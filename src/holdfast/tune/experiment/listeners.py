@@ -1,4 +1,4 @@
-"""Who is told what happens in an experiment: the callbacks, the loggers, and the person at the terminal."""
+"""Tells callbacks, loggers and the display what happens in an experiment."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Listeners:
             self._tell("on_checkpoint", trial, checkpoint=checkpoint)
 
     def exploited(self, trial: Trial) -> None:
-        """It resumes from the checkpoint of another trial."""
+        """The trial resumes from the checkpoint of another trial."""
         if self._experiment is not None:
             self._policies.add(_changes(self._experiment), trial.trial_id)
 
@@ -152,7 +152,7 @@ class Listeners:
             replace_file(path, (trial.error or "it failed").encode(errors="backslashreplace"))
 
     def stopping(self, text: str) -> None:
-        """All that runs is stopped."""
+        """All running trials are stopped."""
         if self._display is not None:
             self._display.state("stopping")
         self.warn(text)
@@ -176,7 +176,7 @@ class Listeners:
             print(f"({printable(name)}) {clean(line)}", flush=True)
 
     def recovers(self, trial: Trial) -> None:
-        """It has failed and is tried again."""
+        """The trial has failed and is retried."""
         self._view(trial).num_failures += 1
         self._tell("on_trial_recover", trial)
 
@@ -206,7 +206,7 @@ class Listeners:
         if self._experiment is None:
             return
         self._is_over = True
-        with contextlib.ExitStack() as closing:  # all of it, whichever fails
+        with contextlib.ExitStack() as closing:  # close everything, even if one of them fails
             if self._display is not None:
                 closing.callback(self._display.finish, outcome, text)
             closing.callback(self._report, done=True)
@@ -273,7 +273,7 @@ class _Lazy(Sequence[TrialForCallbacks]):
 
 
 def _changes(experiment: LiveExperiment) -> Sequence[Exploit]:
-    """Those that a scheduler of populations has made."""
+    """The files that a population-based scheduler writes."""
     return getattr(experiment.scheduler, "perturbations", ())
 
 

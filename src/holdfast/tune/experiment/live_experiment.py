@@ -1,4 +1,4 @@
-"""An experiment that a driver works on: the core's state, who is asked, and where it is stored."""
+"""An experiment that a driver works on: the state of the core, the policy, and the storage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExperimentSpec:
     num_samples: int = 1
     max_concurrent: int = 0
     fail_fast: bool = False
-    host: Mapping[str, Any] = field(default_factory=dict)  # what every result says of the machine
+    host: Mapping[str, Any] = field(default_factory=dict)  # the fields about the machine in every result
     total_resources: Mapping[str, float] = field(default_factory=dict)
 
 

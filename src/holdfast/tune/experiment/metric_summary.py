@@ -1,4 +1,5 @@
-"""Of each metric of a trial, the values that count: kept up with its results, without keeping the results."""
+"""The minimum, maximum and averages of each metric of a trial, updated with each result and without keeping the
+results."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class MetricSummary:
 
 
 def _better(choose: Any, known: float | None, value: float) -> float:
-    """NaN only as long as there is nothing else."""
+    """NaN only if there is no other value."""
     if known is None or math.isnan(known):
         return value
     return known if math.isnan(value) else float(choose(known, value))

@@ -27,7 +27,8 @@ Kept = dict[str, list[Record]]
 
 
 def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The event as the journal has it: what of a config cannot be stored is said by where in the space it is."""
+    """The event in its journalled form: values of a config that cannot be stored are represented by their place in the
+    space."""
     if type(event) is ev.Reported and event.answer is None:  # very many
         return core.entry_of(event)
     if isinstance(event, (ev.Added, ev.Exploited)):
@@ -110,8 +111,8 @@ def replay(experiment: LiveExperiment, records: Iterable[Record]) -> tuple[Kept,
 
 
 def unheard(trial: Trial, home: Location, records: list[Record], patience_s: float) -> list[ev.Reported]:
-    """Reports that are safe with a checkpoint, or with the run's good end, and that the driver died before it could
-    write down: the trial will not make them again."""
+    """Reports that were saved with a checkpoint, or when the run finished, and that the driver could not journal before
+    it died. The trial will not make them again."""
     past = read_past(records)
     run = StoredRun(home, patience_s)
     stored = {manifest.report: manifest.id for manifest in run.store.checkpoints.scan(lambda: past.counts)[0]}
@@ -134,6 +135,6 @@ def unheard(trial: Trial, home: Location, records: list[Record], patience_s: flo
 
 
 def has_finished(records: list[Record]) -> bool:
-    """Whether the trial's run had come to a good end."""
+    """Whether the trial's run had finished."""
     ended = read_past(records).ended
     return ended is not None and ended.outcome is Outcome.FINISHED

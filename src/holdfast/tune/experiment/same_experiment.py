@@ -18,7 +18,7 @@ from holdfast.tune.space.variants import describe
 
 _SETTINGS = ("metric", "mode", "num_samples", "max_concurrent_trials", "time_budget_s")
 _OBJECTS = ("scheduler", "search_alg", "stop")
-_NOT_THE_SAME_SEARCH = ("metric", "mode", "scheduler", "search_alg")  # once it has finished
+_NOT_THE_SAME_SEARCH = ("metric", "mode", "scheduler", "search_alg")  # differences that count only once it has finished
 _MOST = 100  # characters of a value
 
 
@@ -34,7 +34,7 @@ class SettingDifference(NamedTuple):
 def check_same(
     known: Mapping[str, Any], given: Mapping[str, Any], where: str, is_over: bool
 ) -> list[SettingDifference]:
-    """Refuse an experiment that searches something else. What else differs is given back."""
+    """Refuse an experiment that searches something else. Returns the other differences."""
     searched = _of_search(known, given)
     others = _of_settings(known, given)
     constants = _of_space(known, given, "constants")
@@ -63,7 +63,7 @@ def space_in_words(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def keys_of(space: Mapping[str, Any], prefix: str = "") -> set[str]:
-    """The names of all that is in the dicts of a search space."""
+    """The flat names of everything in a search space."""
     found = set()
     for key, value in space.items():
         found.add(f"{prefix}{key}")
@@ -118,7 +118,7 @@ def _object(identity: Mapping[str, Any], name: str) -> Any:
 
 
 def _space_of(identity: Mapping[str, Any]) -> Any:
-    """Earlier versions stored only a space that could be made again."""
+    """Earlier versions stored only a space that could be recreated."""
     if "space" in identity:
         return identity["space"]
     stored = identity["stored"].get("param_space")

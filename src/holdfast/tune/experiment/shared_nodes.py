@@ -62,7 +62,7 @@ class SharedNodes:
         return TrialEngine(self, self._runs, on_closed)
 
     def give_more(self, run: int, shares: Shares) -> None:
-        """Capacity for a trial that has lost some. A trial that is closing needs none."""
+        """Find capacity for a trial that has lost some. A trial that is closing needs none."""
         part = self._parts.get(run)
         if part is None or part.is_closing:
             self.capacity.give_back(shares)
@@ -89,7 +89,7 @@ class SharedNodes:
         self._session.send(node, message)
 
     def run_left(self, run: int, node: str | None = None) -> None:
-        """No process of the trial is left on that node, or on any."""
+        """No process of the trial is left on that node, or on any node."""
         shares = self._shares.get(run, {})
         gone = {id: share for id, share in shares.items() if node in (None, id)}
         self._shares[run] = {id: share for id, share in shares.items() if id not in gone}
@@ -153,7 +153,7 @@ class TrialEngine:
         self.is_open = False
 
     def check(self, gpus: float) -> None:
-        """The experiment has looked already."""
+        """Does nothing: the experiment has already checked this."""
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> TrialSession:
         self.is_open = True
@@ -162,7 +162,7 @@ class TrialEngine:
         return session
 
     def give_up(self) -> None:
-        """The trial fails before it has asked for its nodes."""
+        """The trial has failed before it requested its nodes."""
         self._nodes.run_left(self.run)
         self.closed()
 
@@ -191,12 +191,13 @@ class TrialSession:
             self._nodes.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
 
     def note_clear(self, places: list[str]) -> None:
-        """Before it was placed where it is now, the trial may have had a part of these."""
+        """No process is left at these places. The trial may have had a part of them before it was placed where it is
+        now."""
         if places:
             self.put("", wire.PlacesClear(places))
 
     def accept(self, node_id: str, pid: int) -> None:
-        """The experiment has accepted the agent."""
+        """Does nothing: the experiment has accepted the agent."""
 
     def send(self, node_id: str, message: wire.Message) -> None:
         if isinstance(message, wire.Probe) or node_id not in self._there:
@@ -250,7 +251,7 @@ class TrialSession:
 
 
 def named(place: Place) -> Place:
-    """The GPUs of a trial are all that it sees. The script's own environment may have other names for them."""
+    """A trial sees only its own GPUs. The script's own environment may have other names for them."""
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     seen = [int(gpu) for gpu in place.sees.split(",") if gpu]
     return structs.replace(place, sees=",".join(names[gpu] if gpu < len(names) else str(gpu) for gpu in seen))

@@ -1,7 +1,6 @@
-"""What of an experiment's definition goes into its record, and how it comes back.
-
-Plain values are stored as they are; domains, schedulers, searchers and stoppers of Holdfast's own by their class and
-arguments. The rest, objects and functions of the user's, is not: where it is needed again it must be passed again.
+"""How the definition of an experiment is stored in its record and restored. Plain values are stored as they are.
+Holdfast's own domains, schedulers, searchers and stoppers are stored as their class and arguments. Objects and
+functions of the user are not stored: they must be passed again if they are needed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DOMAINS: dict[str, Any] = {
 
 
 class NotStorableError(ValueError):
-    """``where`` leads to what cannot be stored."""
+    """The value at ``where`` cannot be stored."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
@@ -41,7 +40,7 @@ class Missing:
 
 
 def described(value: Any, where: str) -> Any:
-    """A form of the value that JSON holds; NotStorableError if there is none."""
+    """The value in a form that JSON can hold; NotStorableError if there is none."""
     if isinstance(value, Recorded):
         name = type(value).__name__
         if _classes().get(name) is not type(value):
@@ -65,7 +64,7 @@ def described(value: Any, where: str) -> Any:
 
 
 def made(value: Any) -> Any:
-    """What ``described`` described."""
+    """The value that ``described`` was given."""
     if isinstance(value, Mapping):
         if _MADE in value:
             kind = _classes()[value[_MADE]]
@@ -95,8 +94,8 @@ def _classes() -> dict[str, type[Recorded]]:
 
 
 def config_to_store(config: Mapping[str, Any], space: Any) -> dict[str, Any]:
-    """A trial's config with the types of its values. What cannot be stored is said by where in ``param_space`` it comes
-    from."""
+    """A trial's config with the types of its values. A value that cannot be stored is represented by its place in
+    ``param_space``."""
     return {key: _to_store(value, _below(space, key)) for key, value in config.items()}
 
 
@@ -191,7 +190,7 @@ def missing_in(config: Any) -> list[str]:
 
 
 def filled(config: Any, drawn: Any) -> Any:
-    """The config with what lacks in it taken from one that was drawn again, if they agree in all else."""
+    """The config with its missing values taken from one that was drawn again, if both agree in everything else."""
     if isinstance(config, Missing):
         return drawn
     if isinstance(config, dict) and isinstance(drawn, dict) and config.keys() == drawn.keys():

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.store.layout import check_name
 from holdfast.train.ray_variables import LONGEST_NAME, number_in
 
-_OWN = ("checkpoints", "journal", "logs", "metrics", "trials")  # of the experiment itself
+_OWN = ("checkpoints", "journal", "logs", "metrics", "trials")  # names in the experiment's directory that are taken
 _LONGEST, _LIMIT = 120, 200  # characters of a directory's name
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
 
@@ -19,7 +19,7 @@ Creator = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class NewTrial:
-    """The argument of functions that make names."""
+    """The trial that functions for names get."""
 
     trial_id: str
     trainable_name: str

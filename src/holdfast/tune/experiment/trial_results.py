@@ -43,7 +43,7 @@ class StoredTrials:
 
 
 class TrialResults(Sequence[Result]):
-    """One for each trial, in their order."""
+    """The results of all trials, in order."""
 
     def __init__(self, experiment: TrialsOfExperiment, records: Callable[[], Iterable[Record]]) -> None:
         self._experiment, self._records = experiment, records
@@ -85,7 +85,7 @@ class TrialResults(Sequence[Result]):
         )
 
     def _kept(self, trial: Trial) -> tuple[list[Manifest], Past]:
-        """Its checkpoints, the newest last, and their records in the journal."""
+        """The checkpoints of a trial, the newest last, and their records in the journal."""
         if trial.has_ended and trial.checkpoint_number is None:
             return [], Past()
         past = read_past(self._own_records.get(trial.trial_id, ()))

@@ -38,8 +38,8 @@ class Said(NamedTuple):
 
 
 class _Inbox(queue.SimpleQueue[Any]):
-    """Messages put in here come out of the experiment's inbox, marked with the trial; before the driver has started,
-    out of this one, which the driver reads first."""
+    """Messages put into this inbox arrive in the experiment's inbox, marked with the trial. Before the driver has
+    started they stay here, and the driver reads them first."""
 
     shared: Inbox
     run: TrialRun
@@ -66,7 +66,7 @@ class _Display(OffDisplay):
         self._attempt(attempt_number)
 
     def failure(self, text: str, action: str, rank: int = -1) -> None:
-        if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
+        if not action.startswith("no retry"):  # otherwise the trial has failed, which is reported with the whole error
             self._listeners.warn(f"{self._name}: {text}{f'; {action}' if action else ''}")
             if self._retry is not None:
                 self._retry()
@@ -93,14 +93,14 @@ class TrialRun:
         retry: Callable[[], None] | None = None,
     ) -> None:
         self.trial_id = trial.trial_id
-        self._heard = trial.heard  # the last report that the experiment knows
+        self._heard = trial.heard  # the number of the last report that the experiment knows
         history.deliver = lambda then: self.take_in([then])
         self.ending: Ending | None = None
         self.error: Exception | None = None  # of the driver itself
         self.is_gone = False
         self.said: list[Said] = []
         self._attempt_number = 0
-        self._told: tuple[int, int] | None = None  # in which attempt, how far it may go
+        self._told: tuple[int, int] | None = None  # the attempt, and up to which report it may continue
         self._uploads, self._lockstep = plan.spec.files.are_uploaded, plan.lockstep
         inbox = _Inbox()
         inbox.shared, inbox.run = shared.inbox, self
@@ -170,12 +170,12 @@ class TrialRun:
             self._told = self._attempt_number, until
 
     def save(self) -> None:
-        """Its next report is to have a checkpoint, if it is of a class."""
+        """The next report of a class trainable must have a checkpoint."""
         if not self.is_over:
             self._driver.let_go_on(0, save=True)
 
     def _begin_attempt(self, attempt_number: int) -> None:
-        """An attempt, which has been told nothing yet."""
+        """A new attempt, which has not been told how far it may continue."""
         self._attempt_number = attempt_number
 
     def _reported(self, iteration: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:

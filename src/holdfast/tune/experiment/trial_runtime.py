@@ -61,7 +61,7 @@ class SharedByTrials:
 
 
 class TrialRuntime:
-    """The parts of running a trial that the loop leaves to others; the simulator has its own implementation."""
+    """The parts of running a trial that are outside the loop. The simulator has its own implementation."""
 
     def __init__(self, trainable: Any, definition: Definition, location: Location, settings: Settings) -> None:
         self._trainable, self._definition = trainable, definition
@@ -70,7 +70,7 @@ class TrialRuntime:
         self.configure: Any = None  # the first message to the agents
 
     def prepare(self) -> None:
-        """What trials run, if it is the same for all, is pickled once."""
+        """The payload of trials is pickled once if it is the same for all."""
         if not isinstance(self._trainable, DataParallelTrainer):
             run, scheduler = self._definition.run_config, self._definition.tune_config.scheduler
             may_pause = scheduler is not None and type(scheduler) not in _NEVER_PAUSE
@@ -172,7 +172,7 @@ class TrialRuntime:
         return Driver(plan, engine, self._settings, inbox=inbox, storage=storage, display=display)
 
     def adopt(self, donor: Trial, trial: Trial, number: int | None) -> CheckpointRecord:
-        """The donor's checkpoint becomes the trial's. StorageError if that cannot be."""
+        """Copy the donor's checkpoint to the trial. StorageError if that is impossible."""
         where = self._location / donor.directory, self._location / trial.directory
         score_attribute = self._definition.run_config.checkpoint_config.checkpoint_score_attribute
         return adopt(*where, number, f"x{trial.exploits + 1}", score_attribute, self._settings.storage_patience_s)

@@ -1,4 +1,4 @@
-"""Trials get capacity and begin: placed on the nodes, given another's checkpoint, run."""
+"""Starts trials: reserves capacity on nodes, copies another trial's checkpoint if one is due, and runs them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .trial_run import TrialRun
 from .trial_runtime import SharedByTrials, TrialRuntime
 from .trial_storage import TrialHistory
 
-_MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
-_GRANTED_WITHIN_S = 10.0  # by a cluster with capacity; after that, a person is told what the trial waits for
+_MOST_AT_ONCE = 256  # the most trials for which a cluster is asked, if nothing else limits them
+_GRANTED_WITHIN_S = 10.0  # then the user is told what a trial is waiting for
 
 
 class TrialStarter:
@@ -41,9 +41,9 @@ class TrialStarter:
         self._nodes, self._happen, self._expected = shared.nodes, happen, expected
         self.runs: dict[str, TrialRun] = {}
         self.histories: dict[str, TrialHistory] = {}  # of trials that have not ended
-        self._reserved: dict[str, Shares] = {}  # of those that are about to begin
+        self._reserved: dict[str, Shares] = {}  # shares of trials that are about to start
         self._typical: Any = None  # the capacity that the last trial took, and how it was placed
-        self._waited_for: dict[str, float] = {}  # trials that nothing runs before, and since when
+        self._waited_for: dict[str, float] = {}  # trials that wait although nothing is running, and since when
 
     # Free capacity
 
@@ -103,7 +103,7 @@ class TrialStarter:
         state = "the cluster was asked for them" if granted else f"the nodes have {there or 'nothing'} now"
         self._shared.listeners.warn(f"{trial} waits for {asked}; {state}")
 
-    # Their beginning
+    # Their start
 
     def adopt(self, trial: Trial) -> None:
         request = trial.donor
@@ -112,7 +112,7 @@ class TrialStarter:
         number = request.checkpoint if request.checkpoint is not None else donor.checkpoint_number
         try:
             record = self._runtime.adopt(donor, trial, number)
-        except StorageError as error:  # its start, without the exploit, says that it is given up
+        except StorageError as error:  # its start without the exploit shows that the exploit was given up
             self._shared.listeners.warn(f"{trial} resumes from its own checkpoint: {error}")
             return
         event = run_events.Adopted(record)
@@ -126,7 +126,8 @@ class TrialStarter:
         return self.histories[trial.trial_id]
 
     def run(self, trial: Trial) -> None:
-        """With the capacity that was reserved; that goes back if all is to be stopped: the next driver starts it."""
+        """Start the trial with the reserved capacity. If everything is being stopped, return the capacity: the next
+        driver starts the trial."""
         shares = self._reserved.pop(trial.trial_id)
         if self._experiment.state.driver.interrupted:
             self._nodes.capacity.give_back(shares)
@@ -152,7 +153,7 @@ class TrialStarter:
         return replace(plan, metadata={**plan.metadata, TRIAL: about})
 
     def find_capacity(self, run: TrialRun) -> None:
-        """For a trial that lost a node, or will."""
+        """Find capacity for a trial that has lost a node or will lose one."""
         trial = self._experiment.trial(run.trial_id)
         lacking = self._nodes.lacking(run.engine.run, trial.resources)
         if not lacking:

@@ -1,4 +1,4 @@
-"""A trial's storage: its checkpoints and reports are its own, its history is part of the experiment's journal."""
+"""A trial's storage. It has its own checkpoints and reports; its history is part of the experiment's journal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JournalBatch:
         self._entries: list[Entry] = []
         self._thens: list[Then] = []
         self._on_their_way = 0  # writes that are not done yet
-        self.mark: Entry | None = None  # is written before the next record, and does not cause a write
+        self.mark: Entry | None = None  # written with the next record, without a write of its own
         self._last_mark: Entry | None = None
         self._sync_at = math.inf
 
@@ -78,7 +78,7 @@ class JournalBatch:
         return True
 
     def write_mark(self) -> None:
-        """On its own: no action follows it."""
+        """Write a record on its own: no action waits for it."""
         if self.mark is not None and self.mark != self._last_mark:
             self._entries.append(self.mark)
             self._last_mark = self.mark
@@ -122,7 +122,7 @@ class TrialHistory:
 
 
 class _Shared:
-    """The half of a storage that the experiment sees to."""
+    """The part of a storage that the experiment takes care of."""
 
     _history: TrialHistory
 
@@ -164,7 +164,7 @@ class TrialDiskStorage(_Shared, DiskStorage):
         return self._history.epoch
 
     def release(self) -> None:
-        """The lease is the experiment's."""
+        """Does nothing: the lease belongs to the experiment."""
 
     def check_lease(self) -> None:
         self._history.check_lease()

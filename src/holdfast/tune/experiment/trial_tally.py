@@ -49,9 +49,9 @@ class TrialTally:
     def __init__(self, best: BestResult) -> None:
         self.best, self.metric, self.mode = best, best.metric, best.mode
         self.ended: Counter[str] = Counter()  # by status
-        self.failed: list[TrialRow] = []  # the first ones
+        self.failed: list[TrialRow] = []  # the trials that failed first
         self._recent: deque[TrialRow] = deque(maxlen=KEPT)
-        self._top: list[tuple[float, int, TrialRow]] = []  # a heap, the least good first
+        self._top: list[tuple[float, int, TrialRow]] = []  # a heap with the worst first
         self._order = 0
 
     @property

@@ -26,8 +26,8 @@ from holdfast.ui.notebook_painter import notebook_output, replaced
 from holdfast.ui.run_display import BackgroundDisplay, Painter
 
 _LOOK_EVERY_S = 0.25
-_LOOK_SHARE = 0.02  # of the loop's time, at most
-_SHOWN_FAILURES = 20  # with a line each; all are counted
+_LOOK_SHARE = 0.02  # the largest share of the loop's time that it takes
+_SHOWN_FAILURES = 20  # the most trials with a line; all are counted
 _WIDTH_OF_FILES = 160
 
 

@@ -76,7 +76,7 @@ def draw_panel(
     if picture.reports:
         rows.add_row("results", f"{picture.reports:,}{_speed(results) if is_running else ''}")
     if is_running and trials is not None:
-        rows.add_row("speed", f"{speed_text(trials)} trials")
+        rows.add_row("speed", speed_text(trials, "trials"))
     if picture.best is not None:
         rows.add_row("best so far" if is_running else "best", _best(picture, width))
     if picture.failure_count:
@@ -111,7 +111,8 @@ def _best(picture: TrialsPicture, width: int) -> Text:
             break
         shown.append(part)
     more = len(chosen) - len(shown)
-    listed = ", ".join([*shown, *([f"{more} more"] if more else [])])
+    rest = f"and {more} more" if shown else f"{more} parameter{'' if more == 1 else 's'}"
+    listed = ", ".join([*shown, *([rest] if more else [])])
     return text.append(f"\n{listed}", style="not bold") if listed else text
 
 

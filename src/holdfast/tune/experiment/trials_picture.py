@@ -26,7 +26,7 @@ class TrialsPicture(Picture):
     total: float | None = None  # how many trials there will be, as far as that is known
     metric: str | None = None
     best: TrialRow | None = None
-    rows: tuple[TrialRow, ...] = ()  # some of those that run
+    rows: tuple[TrialRow, ...] = ()  # some of the running trials
     spent_s: float = 0.0  # by earlier drivers
     budget_s: float | None = None
     closing: str = ""  # the text to read at the end
@@ -47,8 +47,11 @@ def trials_text(picture: TrialsPicture) -> str:
     return f"{picture.trials:,}{of_total}{f': {parts}' if parts else ''}"
 
 
-def speed_text(rate: float) -> str:
-    return rate_text(rate) if rate >= 1 else f"{rate * 60:.3g}/min" if rate * 60 >= 1 else f"{rate * 3600:.3g}/h"
+def speed_text(rate: float, what: str = "") -> str:
+    """ "2.5/s", or "2.5 trials/s"."""
+    text = rate_text(rate) if rate >= 1 else f"{rate * 60:.3g}/min" if rate * 60 >= 1 else f"{rate * 3600:.3g}/h"
+    number, _, per = text.partition("/")
+    return f"{number}{what and f' {what}'}/{per}"
 
 
 def best_text(picture: TrialsPicture) -> str:

@@ -36,7 +36,7 @@ class TrialsPlainPainter(PlainPainter):
             return
         self._next = now + min(_MOST_S, max(_LEAST_S, _SHARE * (now - picture.started)))
         parts = [f"trials: {trials_text(picture)}"]
-        parts += [f"{speed_text(trials_rate)} trials"] if trials_rate is not None and not is_last else []
+        parts += [speed_text(trials_rate, "trials")] if trials_rate is not None and not is_last else []
         parts += [f"{rate_text(rate)} results"] if rate is not None and not is_last else []
         parts += [f"{elapsed_text(picture, now)} spent"] if picture.budget_s is not None else []
         parts += [f"best {best_text(picture)}"] if best_text(picture) else []

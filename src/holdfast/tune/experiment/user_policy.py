@@ -154,7 +154,7 @@ class UserPolicy(Policy):
         return {who: metric for who, metric in wanted.items() if metric}
 
     def _missing_metric(self, result: Mapping[str, Any]) -> str:
-        """The problem, if a result lacks the metric by which it is judged."""
+        """The error message if a result lacks the metric by which it is judged; otherwise empty."""
         if is_on(NO_METRIC_CHECK):
             return ""
         for who, metric in self._judged_by.items():

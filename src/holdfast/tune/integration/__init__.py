@@ -1,1 +1,1 @@
-"""What ties tuning to trainers, under the names that Ray Tune has for it."""
+"""Callbacks that connect tuning with trainers and frameworks, under the names of Ray Tune."""

@@ -9,7 +9,7 @@ __all__ = ["TuneReportCallback", "TuneReportCheckpointCallback"]
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):
-    """Reports metrics alone. ``on``: events of Keras, as in ``"epoch_end"``."""
+    """Reports metrics without a checkpoint. ``on`` names the events of Keras, such as ``"epoch_end"``."""
 
     def __init__(self, metrics: Metrics = None, on: str | list[str] = "epoch_end") -> None:
         super().__init__(checkpoint_on=[], report_metrics_on=on, metrics=metrics)

@@ -9,7 +9,7 @@ __all__ = ["TuneReportCallback", "TuneReportCheckpointCallback"]
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):
-    """Reports metrics alone."""
+    """Reports metrics without a checkpoint."""
 
     def __init__(self, metrics: Metrics = None) -> None:
         super().__init__(metrics, checkpoint_at_end=False)

@@ -44,8 +44,9 @@ class TuneCallback(pl.callbacks.Callback):  # type: ignore[misc]
 
 
 class TuneReportCheckpointCallback(TuneCallback):
-    """Reports metrics of Lightning with a checkpoint. ``metrics``: one name, a list, or a dict that renames them;
-    None for all. ``filename``: of the checkpoint. ``save_checkpoints=False`` reports metrics alone."""
+    """Reports metrics of Lightning with a checkpoint. ``metrics`` is one name, a list, or a dict that renames them;
+    None means all. ``filename`` is the name of the file in the checkpoint. ``save_checkpoints=False`` reports only the
+    metrics."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class TuneReportCheckpointCallback(TuneCallback):
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):
-    """Reports metrics alone."""
+    """Reports metrics without a checkpoint."""
 
     def __init__(self, metrics: Metrics = None, on: str | list[str] = "validation_end") -> None:
         super().__init__(metrics, save_checkpoints=False, on=on)

@@ -1,4 +1,4 @@
-"""For a trainer inside of a trial."""
+"""The callback for a trainer inside a trial."""
 
 from holdfast.tune.trainable.report_callback import TuneReportCallback
 

@@ -57,7 +57,7 @@ class AsyncHyperBandScheduler(ScoringScheduler):
         return ()
 
     def _draw_bracket(self) -> Bracket:
-        """Each bracket is more likely than one with a rung less by the factor e."""
+        """Choose a bracket. Each bracket is e times as likely as one with one rung less."""
         if len(self._brackets) == 1:
             return self._brackets[0]
         weights = [math.exp(len(bracket.rungs)) for bracket in self._brackets]

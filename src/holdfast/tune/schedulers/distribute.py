@@ -1,6 +1,5 @@
-"""Ways to share out the resources of the cluster among the trials that have not ended.
-
-Resources are handed out in units. A trial never has less than it started with.
+"""Ways to distribute the resources of the cluster among the trials that have not ended. Resources are distributed in
+units. A trial never has less than it started with.
 """
 
 from __future__ import annotations

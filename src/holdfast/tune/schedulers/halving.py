@@ -54,7 +54,7 @@ class HalvingBracket:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes more trials. Once halved it does not: who comes late could not be compared."""
+        """Whether it accepts more trials. After the first halving it does not: late trials could not be compared."""
         return self.stage == 0 and self.added < self.sizes[0]
 
     @property

@@ -35,7 +35,7 @@ class HyperBandScheduler(ScoringScheduler):
         self._eta = reduction_factor
         self._stop_last_trials = stop_last_trials
         self._s_max = largest_bracket(max_t, reduction_factor)
-        self._brackets: list[HalvingBracket] = []  # those with trials; emptied ones are let go
+        self._brackets: list[HalvingBracket] = []  # only brackets with trials; empty ones are removed
         self._bracket_of: dict[str, HalvingBracket] = {}
         self._filling: HalvingBracket | None = None
         self._num_brackets = 0
@@ -84,7 +84,7 @@ class HyperBandScheduler(ScoringScheduler):
         return Decision("CONTINUE", f"continues to {bracket.milestone:g}", others)
 
     def _go_on(self, bracket: HalvingBracket) -> list[StopTrial]:
-        """Halve as often as all that are left wait, and stop those that are at the very end."""
+        """Halve as often as all remaining trials wait, and stop those at the very end."""
         stops = []
         while bracket.all_wait() and not bracket.is_last_stage:
             milestone = bracket.milestone

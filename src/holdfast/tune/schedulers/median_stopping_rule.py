@@ -77,7 +77,7 @@ class MedianStoppingRule(ScoringScheduler):
         return course
 
     def _on_insufficient_samples(self, experiment: ExperimentView, trial: TrialView, time: float) -> Decision:
-        """Give way to trials that wait, so that there will be something to compare with."""
+        """Pause for trials that wait, so that there is something to compare with."""
         others = (other for other in experiment.get_live_trials() if other.trial_id != trial.trial_id)
         due = time - self._last_pause.get(trial.trial_id, -math.inf) > self._min_time_slice
         if due and any(other.status in (PENDING, PAUSED) for other in others):

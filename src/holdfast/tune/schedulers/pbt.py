@@ -154,7 +154,7 @@ class PopulationBasedTraining(ScoringScheduler):
         return requests
 
     def _perturb(self, experiment: ExperimentView, trial: TrialView) -> tuple[list[Request], str]:
-        """What becomes of a trial at this point by its rank, and why."""
+        """What happens to a trial at this point because of its rank, and why."""
         lower, upper = self._quantiles()
         if trial.trial_id in upper:
             return [Save(trial.trial_id)], "among the best"
@@ -232,7 +232,7 @@ def _step(trial: TrialView) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    """What scripts from Ray import from here, and has a module of its own."""
+    """Names that scripts for Ray import from here, and that have their own module."""
     if name == "PopulationBasedTrainingReplay":
         from .pbt_replay import PopulationBasedTrainingReplay
 

@@ -83,5 +83,5 @@ class ScoringScheduler(FIFOScheduler):
         return metric if self._mode == "max" else -metric
 
     def _shown(self, score: float) -> str:
-        """A score as the metric that people know."""
+        """Turn a score back into the metric."""
         return f"{self._metric}={score if self._mode == 'max' else -score:g}"

@@ -42,7 +42,7 @@ class BasicVariantGenerator(Searcher):
         self._variants: Iterator[Variant] | None = None
         self._live: set[str] = set()
         self._given = 0
-        self._given_before = 0  # by the one whose state it has taken over
+        self._given_before = 0  # returned by the generator whose state it took over
 
     @property
     def total_samples(self) -> float:

@@ -83,7 +83,7 @@ class BayesOptSearch(LibrarySearcher):
         if repeats > self._patience:
             log.warning("BayesOptSearch: the same configuration came up %d times; the search ends.", repeats)
             return self.FINISHED
-        if repeats > 1 and self._skips:  # while others run the model knows no better
+        if repeats > 1 and self._skips:  # while others are running, the model would propose the same again
             point = {name: self._generator.uniform(*bounds) for name, bounds in self._bounds.items()}
             self._note(self._params(point))
         self._proposed += is_random

@@ -84,7 +84,7 @@ class TuneBOHB(OptunaSearch):
         import optuna
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that some of its options are experimental
+            warnings.simplefilter("ignore")  # warnings that some of its options are experimental
             return optuna.samplers.TPESampler(seed=self._seed, multivariate=True, constant_liar=True, **self._options)
 
 

@@ -1,7 +1,6 @@
-"""A search space as a library sees it: flat names, each with a range of numbers or a number of choices.
-
-Multiples of a ``q`` are sampled as whole numbers, which is exact and works on logarithmic scales too, and choices as
-their positions, so that a library never holds a value that it does not know.
+"""A search space in the form that libraries use: flat names, each with a range of numbers or a number of choices.
+Multiples of a ``q`` are sampled as whole numbers, which is exact and also works on logarithmic scales. Choices are
+sampled as positions, so a library never holds a value that it does not know.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One value that a library samples: where it is in the config, and how the two see it."""
+    """One value that a library samples: its place in the config, and how library and config represent it."""
 
     path: Path
     theirs: Any  # a Range, Choices, or the library's own types

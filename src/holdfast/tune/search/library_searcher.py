@@ -1,7 +1,6 @@
-"""What searchers on other libraries have in common: space, points to try first, replay, and who is told what.
-
-A library is imported when a searcher is made. All its randomness comes from a seed: where it draws from the global
-generators of Python or numpy, it gets its own state of them for the time of a call.
+"""The common part of searchers on other libraries: space, points to try first, replay, and delivery of results. A
+library is imported when a searcher is created. All its randomness comes from a seed: if it draws from the global
+generators of Python or numpy, it gets its own state of them during each call.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ LATER = None
 
 
 class LibrarySearcher(RestorableSearcher):
-    """Subclasses say how the library is opened, asked and told. It minimises; values are negated for "max"."""
+    """Subclasses implement how the library is opened, asked for a suggestion, and told a result. The library minimises;
+    values are negated for "max"."""
 
     package = ""  # to import
     extra = ""  # to install
@@ -70,15 +70,15 @@ class LibrarySearcher(RestorableSearcher):
         raise NotImplementedError
 
     def _attach(self, params: Params) -> Any:
-        """These parameters are tried, whatever the library would have proposed."""
+        """These parameters are tried instead of what the library would have proposed."""
         raise NotImplementedError
 
     def _tell(self, handle: Any, value: float) -> None:
-        """What came of a proposal; less is better."""
+        """The result of a proposal; lower is better."""
         raise NotImplementedError
 
     def _give_up(self, handle: Any) -> None:
-        """Nothing that could be learned came of a proposal."""
+        """A proposal ended without a result to learn from."""
 
     # Called by the experiment
 
@@ -115,7 +115,7 @@ class LibrarySearcher(RestorableSearcher):
     def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
         space = self._ready()
         if self.suggest(trial_id) is None or trial_id not in self._live:
-            return  # its limits have changed since: the trial runs, and is not learned from
+            return  # the limits have changed since: the trial runs, but nothing is learned from it
         self._history.replayed(trial_id, config)
         try:
             given, own = space.params(config), space.params(self._live[trial_id][1])
@@ -199,7 +199,7 @@ class LibrarySearcher(RestorableSearcher):
 
     @contextlib.contextmanager
     def _own_random(self) -> Iterator[None]:
-        """The global generators are in a state of this searcher's own meanwhile."""
+        """In this context, the global generators have a state that belongs to this searcher."""
         import numpy
 
         outside = random.getstate(), numpy.random.get_state()

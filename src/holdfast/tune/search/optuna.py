@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import optuna
 
 DefineByRun = Callable[["optuna.Trial"], dict[str, Any] | None]
-TRIAL_ID = "holdfast_trial_id"  # by which a trial is found again in a storage of the user's
+TRIAL_ID = "holdfast_trial_id"  # identifies a trial in the user's storage
 
 
 class OptunaSearch(RestorableSearcher):
@@ -106,7 +106,7 @@ class OptunaSearch(RestorableSearcher):
         from optuna.trial import TrialState
 
         study = self._ready()
-        study.tell(live.number, state=TrialState.FAIL)  # which no sampler learns from
+        study.tell(live.number, state=TrialState.FAIL)  # no sampler learns from it
         self._live[trial_id] = self._ask(study, trial_id, params)
         return self._live[trial_id].config
 

@@ -11,7 +11,7 @@ from holdfast.train.checks import check_int
 from holdfast.tune.search.flat_space import Choices, FlatSpace, Range
 from holdfast.tune.search.library_searcher import LATER, LibrarySearcher, Params
 
-_TRIES = 20  # it says that it has finished, if 100 samples near the best ones are not new: others may be
+_TRIES = 20  # ZOOpt says that it has finished if 100 samples near the best are not new; others may be
 
 
 class ZOOptSearch(LibrarySearcher):

@@ -55,17 +55,17 @@ class Domain:
         raise NotImplementedError
 
     def is_valid(self, value: Any) -> bool:
-        """Whether this domain could have given the value."""
+        """Return whether this domain could have drawn the value."""
         raise NotImplementedError
 
     def sample(self, config: Mapping[str, Any] | None = None, size: int = 1, random_state: RandomState = None) -> Any:
-        """One value, or with ``size`` above 1 a list of them."""
+        """Draw one value, or a list of values with ``size`` above 1."""
         source = source_of(random_state)
         values = [self.draw(source, config or {}) for _ in range(size)]
         return values if size > 1 else values[0]
 
     def get_sampler(self) -> Sampler:
-        """How it draws, in Ray's terms, for searchers that ask."""
+        """Return how it draws, in Ray's terms, for searchers that ask."""
         return BaseSampler()
 
     def is_grid(self) -> bool:
@@ -75,12 +75,12 @@ class Domain:
         return False
 
     def describe(self) -> dict[str, Any]:
-        """The domain as JSON."""
+        """Return the domain as JSON."""
         return {"domain": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
 
     @property
     def domain_str(self) -> str:
-        """What it holds, as Ray writes it: "(0, 1)" or "['a', 'b']"."""
+        """The content as Ray writes it: "(0, 1)" or "['a', 'b']"."""
         if isinstance(self, Float | Integer):
             return f"({self.lower}, {self.upper})"
         if isinstance(self, Categorical):
@@ -224,7 +224,7 @@ class Categorical(Domain):
         return self
 
     def grid(self) -> dict[str, list[Any]]:
-        """As ``grid_search`` of the values."""
+        """Return ``grid_search`` of the values."""
         return {"grid_search": list(self.categories)}
 
     def get_sampler(self) -> Sampler:

@@ -37,7 +37,7 @@ class Drawing:
         return substituted(self._space, self.drawn)
 
     def draw_without_grids(self) -> None:
-        """Draw all that depends on no grid."""
+        """Draw everything that does not depend on a grid."""
         for path, domain in domains(self._space):
             try:
                 self.draw(path, domain)

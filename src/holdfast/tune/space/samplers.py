@@ -1,4 +1,4 @@
-"""How a domain draws, said in Ray's terms. They only describe: drawing is the domain's own work."""
+"""How a domain draws, described in Ray's terms. The domain itself does the drawing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class Sampler:
-    """The base of all."""
+    """The base class."""
 
 
 class BaseSampler(Sampler):

@@ -26,7 +26,7 @@ from holdfast.worker.session import current
 
 from .trainable import DONE, SHOULD_CHECKPOINT, Trainable
 
-_NOT_REPORTED = ("config",)  # the driver knows it, and it may hold what no report can
+_NOT_REPORTED = ("config",)  # the driver knows it, and it may contain values that a report cannot hold
 
 
 def class_entry(
@@ -111,7 +111,7 @@ def _amount(value: Any) -> float | None:
 
 
 def _take_save_request() -> bool:
-    """By a callback, which set ``should_checkpoint`` in a result."""
+    """Whether a callback has requested a checkpoint, with ``should_checkpoint`` in a result."""
     session = current()
     asked, session.save_asked = session.save_asked, False
     return asked
@@ -145,7 +145,7 @@ def _cleaned_up_at_sigterm() -> Iterator[None]:
         return
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the next would cut the cleaning up short
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # handle it once: the next signal would interrupt the clean-up
         raise _Terminated
 
     signal.signal(signal.SIGTERM, terminate)

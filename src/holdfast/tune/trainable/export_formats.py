@@ -20,7 +20,7 @@ class ExportFormat:
 
     @staticmethod
     def validate(formats: list[str]) -> None:
-        """Refuse what is none of these; the list has them in lower case then."""
+        """Refuse unknown formats, and put the names in the list into lower case."""
         known = (ExportFormat.CHECKPOINT, ExportFormat.MODEL, ExportFormat.ONNX, ExportFormat.H5)
         formats[:] = [name.strip().lower() for name in formats]
         for name in formats:

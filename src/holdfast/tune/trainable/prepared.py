@@ -49,7 +49,7 @@ def _put(name: str, value: Any) -> ObjectRef:
 
 
 def _discard(refs: list[ObjectRef], pid: int) -> None:
-    if os.getpid() == pid:  # a fork's copy of them means nothing
+    if os.getpid() == pid:  # the copies in a fork do not count
         for ref in refs:
             discard(ref)
 

@@ -31,7 +31,7 @@ def check_refs(tree: Any, what: str = "param_space") -> None:
 
 
 def check_ray_data(trainable: Any, space: Any, on_ray: bool) -> None:
-    """Refuse datasets of Ray Data where no worker could read them."""
+    """Refuse datasets of Ray Data if no worker could read them."""
     if on_ray:
         return
     datasets = {"datasets": trainable.datasets} if isinstance(trainable, DataParallelTrainer) else {}

@@ -23,7 +23,7 @@ PROGRESS_FILE = "_trainable_progress.json"
 
 
 def write(trainable: str, directory: str, returned: Any, progress: dict[str, Any]) -> None:
-    """Complete what ``save_checkpoint`` has left in the directory; ``trainable`` is the name of its class."""
+    """Complete what ``save_checkpoint`` wrote into the directory. ``trainable`` is the name of its class."""
     if isinstance(returned, dict):
         with open(os.path.join(directory, DICT_FILE), "wb") as file:
             cloudpickle.dump(returned, file)
@@ -62,7 +62,8 @@ def _is_directory(returned: Any, directory: str) -> bool:
 
 
 def _verify(directory: Path) -> None:
-    """Compare the pickle with the manifest of a committed checkpoint. One that lies elsewhere is its user's own."""
+    """Compare the pickle with the manifest of a committed checkpoint. A checkpoint elsewhere belongs to the user and is
+    not compared."""
     manifest_file = directory.with_name(f"{directory.name}.json")
     try:
         line = read_whole(manifest_file)

@@ -32,7 +32,7 @@ _DEBUG_METRICS = ("date", "hostname", "node_ip", "pid", "timestamp", "trial_id")
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What ``Trainable.save`` gives and ``Trainable.restore`` takes."""
+    """What ``Trainable.save`` returns and ``Trainable.restore`` accepts."""
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]

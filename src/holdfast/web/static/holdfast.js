@@ -287,7 +287,7 @@ function followAttempts() {
 async function searchLog(text) {
   if (!text) return openLog(logs.attempt, logs.rank);
   const found = await getJson(logUrl(`&q=${encodeURIComponent(text)}`));
-  byId("log-note").textContent = `${found.matches.length}${found.is_all ? "" : " or more"} lines with “${text}”`;
+  byId("log-note").textContent = `${found.matches.length}${found.is_all ? "" : " or more"} line${found.is_all && found.matches.length === 1 ? "" : "s"} with “${text}”`;
   byId("log").replaceChildren();
   for (const [number, line] of found.matches) {
     const at = line.toLowerCase().indexOf(text.toLowerCase());

@@ -58,7 +58,8 @@ let drawParallel = () => {};
       for (const [value, text] of ticks) label(pen, text.slice(0, 14), axis.x + 5, axis.y(value) + (axis.share(value) > 0.5 ? 11 : -3));
     });
     const left = kept.filter(Boolean).length;
-    byId("parallel-note").textContent = `${left.toLocaleString("en")} of ${count.toLocaleString("en")} trials with a result${plots.is_sample ? ": the best, and a sample of the others" : ""}`;
+    const chosen = left < count ? `${left.toLocaleString("en")} of ${count.toLocaleString("en")} lines selected; ` : "";
+    byId("parallel-note").textContent = `${chosen}${plots.is_sample ? `${count.toLocaleString("en")} of ${plots.scored.toLocaleString("en")} trials with a result: the best, and a sample of the others` : `${count.toLocaleString("en")} trials with a result`}`;
   };
   function label(pen, text, x, y) {  // readable over lines
     pen.lineWidth = 4;

@@ -2,7 +2,7 @@
 "use strict";
 
 {
-  const table = { sort: "", down: false, from: 0, q: "", status: "", latest: 0 };
+  const table = { sort: "", down: false, from: 0, q: "", status: "", latest: 0, shown: 0, query: "" };
   const where = byId("trials").dataset.trials;  // empty in a report, which has all trials inside
   const STATUS = { TERMINATED: "done", ERROR: "failed", PENDING: "waiting" };
   const trialUrl = (directory) => `/run/${`${page.address}/${directory}`.split("/").map(encodeURIComponent).join("/")}`;
@@ -36,8 +36,10 @@
   async function loadTrials() {
     const number = ++table.latest;
     const query = new URLSearchParams({ sort: table.sort, down: table.down ? "1" : "", from: table.from, q: table.q, status: table.status });
+    table.query = String(query);
     const found = where ? await getJson(`${where}?${query}`) : reportTrials(query);
-    if (number !== table.latest) return;
+    if (number < table.shown || table.query !== String(query)) return;  // another page of the table was asked for
+    table.shown = number;
     const picked = new Set(all("input[name=pick]:checked").map((box) => box.value));
     heads(found);
     byId("rows").tBodies[0].replaceChildren(...found.rows.map((trial) => row(found, trial)));

@@ -139,5 +139,5 @@ def test_a_state_of_another_scheduler_is_refused(tmp_path: Path) -> None:
     experiment, scheduler = Experiment(), MADE["resources"]()
     experiment.add_to(scheduler)
     scheduler.save(str(tmp_path / "state"))
-    with pytest.raises(ValueError, match="of another scheduler than AsyncHyperBandScheduler"):
+    with pytest.raises(ValueError, match="saved by another scheduler than this AsyncHyperBandScheduler"):
         MADE["asha"]().restore(str(tmp_path / "state"))

@@ -40,7 +40,7 @@ class TransformersReportCallback(TrainerCallback):  # type: ignore[misc]
             report(metrics, Checkpoint.from_directory(directory))
 
 
-RayTrainReportCallback = TransformersReportCallback  # as a script that moves from Ray calls it
+RayTrainReportCallback = TransformersReportCallback  # the name in scripts for Ray
 
 
 def _copy_own_files(saved: Path, target: Path) -> None:

@@ -20,14 +20,14 @@ from holdfast.worker.session import current
 
 
 class _Batches(IterableDataset):  # type: ignore[misc]
-    """Ready-made batches, as a data set whose samples are batches."""
+    """Ready-made batches, as a dataset whose samples are batches."""
 
     def __init__(self, batches: Any, skip: int = 0) -> None:
         self._batches, self._skip = batches, skip
 
     def __iter__(self) -> Iterator[Any]:
-        """A Trainer ends at an epoch without batches. So where a state was saved after the last batch of an epoch, or
-        all batches of one are skipped, the next epoch follows at once."""
+        """A Trainer stops at an epoch without batches. If a state was saved after the last batch of an epoch, or if all
+        batches of an epoch are skipped, the next epoch therefore follows immediately."""
         skip, self._skip = self._skip, 0
         empty_passes, is_given = (2 if _are_of_shard(self._batches) else 1), False
         while empty_passes and not is_given:
@@ -41,10 +41,10 @@ class _Batches(IterableDataset):  # type: ignore[misc]
 
 
 def prepare_trainer(trainer: Any) -> Any:
-    """Let a ``transformers.Trainer`` take ``train_dataset`` and ``eval_dataset`` that iterate over batches, as
-    ``iter_torch_batches()`` of a data set shard does, beside the data sets that it knows; returns it. Training then
-    resumes at the shard's own state. Where a checkpoint has none, as many batches are skipped as had been trained on,
-    unless ``ignore_data_skip`` is set."""
+    """Let a ``transformers.Trainer`` also accept a ``train_dataset`` and ``eval_dataset`` that iterate over batches,
+    such as ``iter_torch_batches()`` of a dataset shard. Returns the trainer. Training then resumes at the shard's own
+    state. If the checkpoint has no such state, the batches that were trained on are skipped, unless
+    ``ignore_data_skip`` is set."""
     base = type(trainer)
 
     class Prepared(base):  # type: ignore[misc, valid-type]
@@ -85,7 +85,7 @@ def prepare_trainer(trainer: Any) -> Any:
 
 
 def fit(trainer: Any, **kwargs: Any) -> Any:
-    """``trainer.train(...)``, resumed from the run's newest checkpoint if there is one."""
+    """Call ``trainer.train(...)``, resuming from the run's newest checkpoint if there is one."""
     checkpoint = get_checkpoint()
     if checkpoint is None or kwargs.get("resume_from_checkpoint"):
         return trainer.train(**kwargs)
@@ -111,7 +111,8 @@ def _directory(resume_from_checkpoint: Any, output_dir: str) -> Path | None:
 
 
 def _resume_shards(saved: Path) -> list[Any]:
-    """Those whose states are in the checkpoint. A Trainer's own, and those of older versions, have none."""
+    """The shards whose states are in the checkpoint. Checkpoints of the Trainer itself and of older versions have
+    none."""
     file = saved / SHARDS_FILE
     if not file.exists():
         return []
