@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -100,17 +100,14 @@ class Session(Placed):
         self.on_peers_lost: Callable[[int], None] = lambda _number: None  # called by another thread
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
         self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
-        self._storage = assignment.storage
-        self.metadata = assignment.metadata
+        self._storage, self.metadata, self.validates = assignment.storage, assignment.metadata, assignment.validates
         self.common_metrics: dict[str, Any] = {}  # of all reports, unless they say otherwise
-        self.validates = assignment.validates
-        self.resumed_from = assignment.offer
+        self.resumed_from = self._newest = assignment.offer
         self.group_timeout_s = 1800.0  # of the framework's collectives
         self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has no checkpoint
         self.datasets: dict[str, Any] = {}
         self.is_out_of_memory: Callable[[BaseException], bool] = lambda _error: False  # as the framework knows it
         self.started = False
-        self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
         self._replaces = self.joins > 0
@@ -161,7 +158,8 @@ class Session(Placed):
     ) -> None:
         """A function in ``files`` uploads them, in the background unless the report is waited for. It takes the
         report's index."""
-        if self._reporting == threading.get_ident():
+        here = threading.get_ident()
+        if self._reporting == here:
             raise RuntimeError(
                 "report() was called by a signal handler that had interrupted report(): "
                 "set a flag in the handler, and report from the training loop"
@@ -171,27 +169,35 @@ class Session(Placed):
                 f"rank {self.rank} called report(), but the run has CheckpointConfig(rank_zero_only=True). "
                 "Report on rank 0 only, or remove rank_zero_only to save the files of every rank."
             )
-        with self._report_lock, self._as_reporter():
-            self._await_handover_point()
-            index = self._reports
-            if index < self._made:
-                self._skip(files)
-                return
-            line = self._line(index, metrics)
-            say = partial(self._say, index, line, name, wait, validation)
-            if callable(files):
-                upload = files
-                self._outbox.put(lambda: say(self._stage(index, upload(index))), behind=not wait)
-            else:
-                entries = self._stage(index, files)
-                self._outbox.put(lambda: say(entries))
-            self._reports = index + 1
+        with self._report_lock:
+            self._reporting = here
+            try:
+                self._await_handover_point()
+                index = self._reports
+                if index < self._made:
+                    self._skip(files)
+                    return
+                line = self._line(index, metrics)
+                if files is None and self._outbox.is_idle:  # the most frequent ones
+                    self._say(index, line)
+                else:
+                    say = partial(self._say, index, line, name, wait, validation)
+                    self._say_in_turn(say, index, files, wait)
+                self._reports = index + 1
+            finally:
+                self._reporting = None
         if files is not None and self._handover_at is not None and index >= self._handover_at:
             self._await_end()
         if wait and files is not None:
             self.request("durable", None, None)
         if self._lockstep:
             self._await_go_on(index)
+
+    def _say_in_turn(self, say: Any, index: int, files: Files | Callable[[int], Files] | None, wait: bool) -> None:
+        if callable(files):
+            self._outbox.put(lambda: say(self._stage(index, files(index))), behind=not wait)
+        else:
+            self._outbox.put(partial(say, self._stage(index, files)))
 
     def _skip(self, files: Files | Callable[[int], Files] | None) -> None:
         """The lost rank had made this report already."""
@@ -244,16 +250,19 @@ class Session(Placed):
         self,
         index: int,
         line: bytes,
-        name: str | None,
-        wait: bool,
-        validation: dict[str, Any] | None,
-        files: list[FileEntry] | None,
+        name: str | None = None,
+        wait: bool = False,
+        validation: dict[str, Any] | None = None,
+        files: list[FileEntry] | None = None,
     ) -> None:
-        staged = None if files is None else StagedReport(index, files, name, validation)
-        self._log.append(line, staged)
+        if files is None:
+            self._log.append(line)
+            self._channel.send(Report(index, line))
+            return
+        self._log.append(line, StagedReport(index, files, name, validation))
         arguments = b"" if validation is None else values.encode(validation)
-        elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in files or () if entry.at]
-        self._channel.send(Report(index, line, staged is not None, name, arguments, wait, elsewhere))
+        elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in files if entry.at]
+        self._channel.send(Report(index, line, True, name, arguments, wait, elsewhere))
 
     @property
     def reports_are_told(self) -> bool:
@@ -319,14 +328,6 @@ class Session(Placed):
         """All work of this worker is in the checkpoint that it has just reported; its successor continues there."""
         with self._answers:
             self._answers.wait_for(lambda: self._closed)
-
-    @contextlib.contextmanager
-    def _as_reporter(self) -> Iterator[None]:
-        self._reporting = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._reporting = None
 
     @cached_property
     def location(self) -> Location:
