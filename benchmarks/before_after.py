@@ -2,7 +2,8 @@
 
 The commit before is checked out into a temporary worktree. The benchmarks and jobs are those of this checkout, so that
 only the product differs. ``before_after.py`` compares with the driver before it became a kernel and a runtime. Each
-round measures everything on both commits; no round begins that is not expected to end within ``--minutes``.
+round measures everything on both commits; no round begins that is not expected to end within ``--minutes``. The CPU
+time is that of all processes of a benchmark, imports included: other load on the machine hardly changes it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -79,17 +81,26 @@ def checked_out(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", place], check=True)
 
 
-def measure(subject: Subject, source: Path) -> dict[str, list[float]]:
+def measure(name: str, source: Path) -> dict[str, list[float]]:
+    subject = SUBJECTS[name]
     with tempfile.TemporaryDirectory(prefix="holdfast-") as work:
         out = Path(work) / "samples.json"
         options = ["--systems", "holdfast", "--repeats", "1", "--json", str(out)]
         command = [sys.executable, HERE / subject.script, *subject.arguments, *options]
         environment = {**os.environ, "PYTHONPATH": str(source / "src"), "BENCHMARK_SOURCE": str(source / "src")}
+        spent = _cpu_s()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        spent = _cpu_s() - spent
         if not out.exists():  # a missed goal is not a failure here
             raise SystemExit(f"{subject.script} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
         samples = json.loads(out.read_text())["samples"]
-    return {what: figure(samples) for what, figure in subject.figures.items()}
+    return {**{what: figure(samples) for what, figure in subject.figures.items()}, f"{name}: CPU s": [spent]}
+
+
+def _cpu_s() -> float:
+    """Of all processes that were started here and have ended, and of those that they started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def table(found: Found, commit: str) -> str:
@@ -97,7 +108,7 @@ def table(found: Found, commit: str) -> str:
     rows = [["", f"before ({commit})", "after", "after against before"], ["---"] * 4]
     for what, sides in found.items():
         before, after = summary(sides["before"]), summary(sides["after"])
-        quicker = after.median / before.median if better[what] else before.median / after.median
+        quicker = after.median / before.median if better.get(what) else before.median / after.median
         rows.append([what, before.show(), after.show(), f"{quicker:.2f} times as fast"])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -106,7 +117,7 @@ def measure_all(names: Sequence[str], sides: Mapping[str, Path], found: Found) -
     """A round. The sides take turns at being first."""
     for name in names:
         for side in sides:
-            for what, values in measure(SUBJECTS[name], sides[side]).items():
+            for what, values in measure(name, sides[side]).items():
                 found.setdefault(what, {"before": [], "after": []})[side] += values
                 progress(f"{what}, {side}: {', '.join(f'{value:.3g}' for value in values)}")
 

@@ -20,7 +20,8 @@ def train_fn():
     for part in range(start, 6):
         rows = slice(100 * part, 100 * (part + 1))
         model.partial_fit(x[rows], y[rows], classes=[0, 1])
-        scores = joblib.Parallel(n_jobs=2)(joblib.delayed(model.score)(x[at::2], y[at::2]) for at in range(2))
+        halves = [(x[at::2], y[at::2]) for at in range(2)]
+        scores = joblib.Parallel(n_jobs=2, prefer="threads")(joblib.delayed(model.score)(*half) for half in halves)
         with tempfile.TemporaryDirectory() as directory:
             joblib.dump((model, part + 1), f"{directory}/model.joblib")
             train.report({"part": part + 1, "score": sum(scores) / 2}, train.Checkpoint.from_directory(directory))

@@ -82,16 +82,20 @@ def _load(path: Path) -> Any:
 
 
 def _keras_model(path: Path) -> dict[str, Any]:
-    """An archive with JSON and with arrays in HDF5; without the date when it was saved."""
+    """An archive with JSON and with arrays in HDF5."""
     members: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             content = archive.read(name)
-            members[name] = json.loads(content) if name.endswith(".json") else content
+            members[name] = json.loads(content, object_hook=_lasting) if name.endswith(".json") else content
             if name.endswith(".h5"):
                 members[name] = _arrays(content)
-    members.get("metadata.json", {}).pop("date_saved", None)
     return members
+
+
+def _lasting(found: dict[str, Any]) -> dict[str, Any]:
+    """Without the date when the model was saved, and addresses in the memory of the process that saved it."""
+    return {name: value for name, value in found.items() if name not in ("date_saved", "shared_object_id")}
 
 
 def _arrays(hdf5: bytes) -> dict[str, Any]:

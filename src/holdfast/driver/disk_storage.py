@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
@@ -41,17 +40,13 @@ class DiskStorage(Storage):
         self.home = home
         self._disk = FencedDisk(self.check_lease)
         self._cleaning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-cleaning")
-        self._run = DiskRun(home, self._disk)
+        self._run: DiskRun = DiskRun(home, self._disk)
         self._checkpoints = self._run.checkpoints
         self._journal: JournalWriter | None = None
         self._left: deque[Sequence[Shard]] = deque()  # of commits: empty directories, mostly
 
     def acquire(self) -> int:
         self._lease = self._run.acquire()
-        return self._lease.epoch
-
-    @property
-    def epoch(self) -> int:
         return self._lease.epoch
 
     def release(self) -> None:
@@ -110,12 +105,6 @@ class DiskStorage(Storage):
 
     def records(self) -> list[Record]:
         return self._run.read_journal()[0]
-
-    def read_identity(self) -> dict[str, Any]:
-        return self._run.read_identity()
-
-    def write_identity(self, identity: dict[str, Any]) -> None:
-        self._run.write_identity(identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         found, damage = reconcile(past, self._checkpoints, self._score_attribute)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 from msgspec import structs
@@ -31,6 +30,7 @@ from holdfast.store.remote.object_run import ObjectRun
 from holdfast.store.remote.parts import PartUploader, fetch
 from holdfast.store.remote.remote_checkpoints import Listing
 from holdfast.store.remote.remote_journal import RemoteJournal
+from holdfast.store.remote.remote_lease import RemoteLease
 from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
@@ -70,7 +70,7 @@ class RemoteStorage(Storage):
         try:
             # The listing runs in parallel with the claim. It may miss what an earlier driver still commits until then,
             # as if that came after the claim.
-            self._lease = self._run.acquire(self._inbox.put, beside=self._list)
+            self._lease: RemoteLease = self._run.acquire(self._inbox.put, beside=self._list)
             self._journal, self._records, self._damage = self._lease.open_journal()
         except BaseException:
             self._objects.close()
@@ -80,7 +80,7 @@ class RemoteStorage(Storage):
 
     def _reach(self) -> None:
         self._objects: ObjectStore = self._location.open(self._patience_s)
-        self._run = ObjectRun(self._location, self._objects, self._patience_s)
+        self._run: ObjectRun = ObjectRun(self._location, self._objects, self._patience_s)
         self._checkpoints = self._run.checkpoints
 
     def _list(self) -> None:
@@ -126,10 +126,6 @@ class RemoteStorage(Storage):
         self._saver = threading.Thread(target=self._keep_saving, name="holdfast-reports", daemon=True)
         self._saver.start()
 
-    @property
-    def epoch(self) -> int:
-        return self._lease.epoch
-
     def write(self, entries: Entries, then: Callable[[], None]) -> None:
         assert self._writer is not None
         now = time.time()
@@ -143,12 +139,6 @@ class RemoteStorage(Storage):
 
     def records(self) -> list[Record]:
         return self._records
-
-    def read_identity(self) -> dict[str, Any]:
-        return self._run.read_identity()
-
-    def write_identity(self, identity: dict[str, Any]) -> None:
-        self._run.write_identity(identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         """Reads only manifests that the journal does not know. For the others it is enough that they exist: they are

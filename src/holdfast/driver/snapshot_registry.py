@@ -94,6 +94,9 @@ class SnapshotRegistry:
         which = (message.attempt_number, message.step)
         if which not in self._taken and message.step <= self._given_up:
             return
+        if not message.pieces:
+            self._give_up(message)
+            return
         self._open_stores()
         self._note_writer(node, message.pieces)
         taken = self._taken.setdefault(which, _Taken(message.moves))
@@ -123,6 +126,12 @@ class SnapshotRegistry:
         if len(taken.final) == world_size:
             self._drop_before(message.attempt_number, message.step)
             self._outbox.tell(SnapshotKept(message.attempt_number, message.step))
+
+    def _give_up(self, message: wire.SnapshotHeld) -> None:
+        """A rank does not take this one: those that do must not wait for it."""
+        if message.step > self._given_up:
+            complete = self.regrouped(message.step)
+            self._outbox.tell(SnapshotKept(message.attempt_number, message.step, True, complete))
 
     def regrouped(self, steps: int) -> tuple[int, int] | None:
         """Replaced ranks continue after that step and take no snapshot of earlier steps. Returns the newest complete

@@ -18,6 +18,7 @@ from holdfast.core.run.staged_files import StagedFiles
 from holdfast.core.run.state import Durable
 from holdfast.engine.engine_interface import Inbox
 from holdfast.runs.past import Past
+from holdfast.store.interfaces import DriverLease, RunStore
 from holdfast.store.interfaces import Entries as Entries
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
@@ -39,6 +40,8 @@ class Storage(ABC):
     home: RunLayout
 
     files: StagedFiles  # where they are until a checkpoint is committed
+    _run: RunStore
+    _lease: DriverLease
     has_reports_too = False  # they are also in the journal, so that nothing waits until their files are synced
 
     def __init__(self, inbox: Inbox, score_attribute: str | None) -> None:
@@ -54,9 +57,9 @@ class Storage(ABC):
         """Take the lease, or raise RunInUseError; the epoch that begins with it."""
 
     @property
-    @abstractmethod
     def epoch(self) -> int:
         """The epoch that began with this driver."""
+        return self._lease.epoch
 
     @abstractmethod
     def settle(self, run_id: str) -> None:
@@ -113,11 +116,11 @@ class Storage(ABC):
     def records(self) -> list[Record]:
         """The journal as it is now."""
 
-    @abstractmethod
-    def read_identity(self) -> dict[str, Any]: ...
+    def read_identity(self) -> dict[str, Any]:
+        return self._run.read_identity()
 
-    @abstractmethod
-    def write_identity(self, identity: dict[str, Any]) -> None: ...
+    def write_identity(self, identity: dict[str, Any]) -> None:
+        self._run.write_identity(identity)
 
     @abstractmethod
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:

@@ -19,7 +19,7 @@ from typing import Any
 from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.switchboard import switchboard
 from holdfast.wire import messages as wire
-from holdfast.wire.channel import Unpacker, pack
+from holdfast.wire.channel import Unpacker, pack, received, send_some
 
 FENCE_MARGIN_S = 2.0  # how long a cut-off agent takes to end its workers after its lease has expired
 _PING_EVERY_S = 1.0
@@ -138,12 +138,9 @@ class Link:
 
     def _receive(self) -> bool:
         """Whether the agent has not exited."""
-        try:
-            data = self.socket.recv(1 << 18)
-        except BlockingIOError:
+        data = received(self.socket, 1 << 18)
+        if data is None:
             return True
-        except OSError:
-            data = b""
         for message in self._unpacker.feed(data):
             self._has_spoken = True
             if isinstance(message, wire.Pong):
@@ -177,13 +174,10 @@ class Link:
         self.send(wire.Ping(self._ping, self._answered))
 
     def _flush(self) -> None:
-        try:
-            while self._unsent:
-                del self._unsent[: self.socket.send(memoryview(self._unsent)[: 1 << 20])]
-                self._has_moved = True
-        except BlockingIOError:
-            pass
-        except OSError:
+        before = len(self._unsent)
+        is_there = send_some(self.socket, self._unsent)
+        self._has_moved = self._has_moved or len(self._unsent) < before
+        if not is_there:
             self._unsent.clear()  # it has exited: the reading side sees that too
 
     def _nudge(self) -> None:

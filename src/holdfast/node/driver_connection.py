@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.node.node_lease import NodeLease, now
 from holdfast.wire import messages as wire
-from holdfast.wire.channel import Unpacker, pack
+from holdfast.wire.channel import Unpacker, pack, received, send_some
 
 _BACKLOG = 16 << 20  # with more unsent bytes to the driver, workers are not read
 _ORDERS_WITHIN_S = 120.0  # the first order may be large
@@ -67,12 +67,9 @@ class DriverConnection:
     def _serve(self, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
             self._flush()
-        try:
-            data = self._driver.recv(1 << 20)
-        except BlockingIOError:
+        data = received(self._driver, 1 << 20)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.over = True
             return
@@ -96,13 +93,7 @@ class DriverConnection:
             self._lease.end = self._answers[heard] + self._lease_s
 
     def _flush(self) -> None:
-        try:
-            while self._unsent:
-                del self._unsent[: self._driver.send(memoryview(self._unsent)[: 1 << 20])]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.over = True
+        self.over = not send_some(self._driver, self._unsent) or self.over
         if self.listening != (len(self._unsent) < _BACKLOG):
             self.listening = not self.listening
             self.on_listening()

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.wire.channel import received
+
 _NONCE = _DIGEST = 32
 _ANSWER = _NONCE + _DIGEST
 _TURN_S = 0.1
@@ -79,12 +81,9 @@ class AgentListener:
 
     def _hear(self, sock: socket.socket, caller: _Caller) -> bool:
         """Whether it is the agent."""
-        try:
-            data = sock.recv(_ANSWER - len(caller.answer))
-        except BlockingIOError:
+        data = received(sock, _ANSWER - len(caller.answer))
+        if data is None:
             return False
-        except OSError:
-            data = b""
         caller.answer += data
         if data and len(caller.answer) < _ANSWER:
             return False

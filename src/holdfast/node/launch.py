@@ -18,6 +18,7 @@ import msgspec
 from holdfast.node import zygote
 from holdfast.node.node_lease import NodeLease
 from holdfast.platform import process_control
+from holdfast.wire.channel import received
 from holdfast.wire.zygote_messages import Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 
 _GONE_WITHIN_S = 0.5
@@ -74,12 +75,9 @@ class ZygoteLauncher:
 
     def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]:
         while True:
-            try:
-                data = self.socket.recv(1 << 16)
-            except BlockingIOError:
+            data = received(self.socket, 1 << 16)
+            if data is None:
                 return
-            except OSError:
-                data = b""
             if not data:
                 raise LauncherLostError("the zygote has exited")
             yield zygote.answers.decode(data)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.platform import open_files, process_control
-from holdfast.wire.channel import Unpacker, pack
+from holdfast.wire.channel import Unpacker, pack, received, send_some
 from holdfast.wire.message import Message
 from holdfast.wire.worker_messages import (
     FROM_WORKER,
@@ -89,12 +89,7 @@ class WatchedProcess:
 
     def flush(self) -> None:
         """Send unsent data, as far as the worker accepts it."""
-        try:
-            while self._unsent:
-                del self._unsent[: self.channel.send(self._unsent)]
-        except BlockingIOError:
-            pass
-        except OSError:
+        if not send_some(self.channel, self._unsent):
             self._unsent.clear()  # the worker has exited
 
     @property
@@ -106,12 +101,9 @@ class WatchedProcess:
         turns = 0
         while self.ended or turns < _TURNS:
             turns += 1
-            try:
-                data = self.channel.recv(_CHUNK)
-            except BlockingIOError:
+            data = received(self.channel, _CHUNK)
+            if data is None:
                 return
-            except OSError:
-                data = b""
             if not data:
                 self.silent = True
                 return

@@ -21,7 +21,7 @@ _SIMPLE = frozenset({str, bool, type(None)})
 _INT_LIMIT = 1 << 63
 _MOST_TENSOR = 1 << 18  # bytes of a tensor that is stored
 _MOST_TEXT = 500  # characters stored of another object
-_FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+_FLOATS = ("nan", "inf", "-inf")
 
 
 def encode(value: Any, name: str = "value") -> bytes:
@@ -174,7 +174,7 @@ def _untag(value: dict[str, Any]) -> Any:
     try:
         ((tag, content),) = value.items()
         if tag == "$float":
-            return _FLOATS[content]
+            return float(_FLOATS[_FLOATS.index(content)])  # a new NaN each time: as keys of a dict they are not equal
         if tag == "$int":
             return int(content, 16)
         if tag == "$bytes":

@@ -317,20 +317,3 @@ class LiveWorkers(Workers):
                     self.lose_node(victim.node)
                 else:
                     self._clock.after(self._rng.random() * 0.3, self._strike, attempt, victim)
-
-    def strike(self, kind: str, which: int) -> None:
-        """Hit the target now: a worker, a standby or a node, by number among those that live."""
-        attempt = self.attempt
-        there = [w for w in attempt.processes if w.lives and w.node.lives] if attempt is not None else []
-        there = [w for w in there if (w.rank < 0) == (kind == "standby") or kind == "node"]
-        if attempt is None or not there:
-            return
-        victim = there[which % len(there)]
-        if kind == "node":
-            self.lose_node(victim.node)
-        else:
-            self._strike(attempt, victim)
-
-    def _strike(self, attempt: SimulatedAttempt, victim: Worker) -> None:
-        if victim.lives:
-            self._die(attempt, victim, Death(signal=9))

@@ -20,15 +20,9 @@ from .simulated_memory import SimulatedMemory
 
 STOP_GRACE_S = 5.0
 _ENTRY = 'Thread 0x1 (most recent call first):\n  File "train.py", line 7 in '
-
-
 _FAULTS_OF_WORKERS = (
-    "bug at one report",
-    "worker crash",
-    "worker exception",
-    "several workers at once",
-    "hang",
-    "SIGSTOP",
+    *("bug at one report", "worker crash", "worker exception"),
+    *("several workers at once", "hang", "SIGSTOP"),
 )
 
 
@@ -138,7 +132,17 @@ class Workers:
         raise AssertionError(f"{order} to workers that end with their peers")
 
     def strike(self, kind: str, which: int) -> None:
-        raise AssertionError(f"{kind} {which}: only workers whose steps can be done again are killed like that")
+        """Hit the target now: a worker, a standby or a node, by number among those that live."""
+        if self.attempt is None or (victim := self.attempt.target(kind, which)) is None:
+            return
+        if kind == "node":
+            self.lose_node(victim.node)
+        else:
+            self._strike(self.attempt, victim)
+
+    def _strike(self, attempt: SimulatedAttempt, victim: Worker) -> None:
+        if victim.lives:
+            self._die(attempt, victim, Death(signal=9))
 
     def notice(self, node: Node, message: Notice) -> None:
         attempt = self.attempts.get(message.attempt_number)

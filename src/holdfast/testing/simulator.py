@@ -70,7 +70,7 @@ def play(
     trace: list[str] | None = None,
     strikes: Mapping[int, Sequence[tuple[str, int]]] | None = None,
 ) -> Tally:
-    """``strikes``: by turn, what is killed then: ("driver", 0), or an argument of ``LiveWorkers.strike``."""
+    """``strikes``: by turn, what is killed then: ("driver", 0), or an argument of ``Workers.strike``."""
     clock, faults = Clock(), Faults(schedule.faults)
     driver = SimulatedRuntime(clock, rng, faults, schedule)
     driver.trace = trace

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import subprocess
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -50,6 +49,8 @@ def _notify(target: str, kind: str, location: Location, outcome: str, reason: st
 
 
 def _post(url: str, body: bytes) -> None:
+    import urllib.request  # with forty modules of e-mail and HTTP, which every start of a script would wait for
+
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S):
         pass

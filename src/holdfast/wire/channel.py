@@ -48,6 +48,28 @@ class Unpacker(Generic[M]):
             del self._buffer[:at]
 
 
+def received(sock: socket.socket, size: int) -> bytes | None:
+    """What a non-blocking socket has; None if nothing has come, nothing if the other end is closed."""
+    try:
+        return sock.recv(size)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def send_some(sock: socket.socket, unsent: bytearray) -> bool:
+    """Send as much as the other end takes now, and drop that; False if it is closed."""
+    try:
+        while unsent:
+            del unsent[: sock.send(memoryview(unsent)[: 1 << 20])]
+    except BlockingIOError:
+        pass
+    except OSError:
+        return False
+    return True
+
+
 class Channel(Generic[M]):
     """A blocking end of a stream; ``send`` may be called from any thread."""
 

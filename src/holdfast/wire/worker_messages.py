@@ -45,6 +45,8 @@ class SnapshotKept(Message, frozen=True, tag=True):
 
     attempt_number: int
     step: int
+    given_up: bool = False  # it never will be complete: what stays is
+    complete: tuple[int, int] | None = None  # the newest that is, by attempt and step
 
 
 class Assignment(Message, frozen=True, tag=True):
@@ -171,12 +173,12 @@ class Armed(Message, frozen=True, tag=True):
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The worker has written its complete state after a step into these files."""
+    """The worker has written its state after a step into these files; without files: it skips this snapshot."""
 
     step: int
-    reports: int  # how many reports it had made before
-    moves: bool  # another number of workers can resume from it
-    pieces: dict[str, str]  # files by piece
+    reports: int = 0  # how many reports it had made before
+    moves: bool = True  # another number of workers can resume from it
+    pieces: dict[str, str] = field(default_factory=dict)  # files by piece
     keep: tuple[int, int] | None = None  # the newest complete snapshot (attempt, step): no copy of it is overwritten
     alike: bytes = b""  # a digest of what must be the same on all ranks so that another number of workers can resume
 

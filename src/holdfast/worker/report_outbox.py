@@ -33,6 +33,12 @@ class ReportOutbox:
         job()
 
     @property
+    def is_idle(self) -> bool:
+        """Whether the one caller of ``put`` may do its job itself, without the cost of the lock: nothing waits or runs,
+        and nothing has failed."""
+        return not (self._is_running or self._jobs or self._error)
+
+    @property
     def is_empty(self) -> bool:
         with self._changed:
             return not self._jobs and not self._is_running

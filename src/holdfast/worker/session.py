@@ -13,12 +13,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+from msgspec import structs
 
 from holdfast.errors import CollectiveError, HoldfastError, StorageError
 from holdfast.store import values
@@ -99,17 +100,14 @@ class Session(Placed):
         self.on_peers_lost: Callable[[int], None] = lambda _number: None  # called by another thread
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
         self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
-        self._storage = assignment.storage
-        self.metadata = assignment.metadata
+        self._storage, self.metadata, self.validates = assignment.storage, assignment.metadata, assignment.validates
         self.common_metrics: dict[str, Any] = {}  # of all reports, unless they say otherwise
-        self.validates = assignment.validates
-        self.resumed_from = assignment.offer
+        self.resumed_from = self._newest = assignment.offer
         self.group_timeout_s = 1800.0  # of the framework's collectives
         self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has no checkpoint
         self.datasets: dict[str, Any] = {}
         self.is_out_of_memory: Callable[[BaseException], bool] = lambda _error: False  # as the framework knows it
         self.started = False
-        self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
         self._replaces = self.joins > 0
@@ -126,7 +124,7 @@ class Session(Placed):
         self._answered: dict[int, Reply] = {}
         self._closed = self._pressure = False
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
-        self._kept = -1  # the newest step whose snapshot is complete on all ranks
+        self.snapshot_kept = SnapshotKept(0, -1)  # the newest that is complete on all ranks, or never will be
         self._lockstep = assignment.lockstep
         self._rank_zero_only = assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
@@ -160,7 +158,8 @@ class Session(Placed):
     ) -> None:
         """A function in ``files`` uploads them, in the background unless the report is waited for. It takes the
         report's index."""
-        if self._reporting == threading.get_ident():
+        here = threading.get_ident()
+        if self._reporting == here:
             raise RuntimeError(
                 "report() was called by a signal handler that had interrupted report(): "
                 "set a flag in the handler, and report from the training loop"
@@ -170,27 +169,35 @@ class Session(Placed):
                 f"rank {self.rank} called report(), but the run has CheckpointConfig(rank_zero_only=True). "
                 "Report on rank 0 only, or remove rank_zero_only to save the files of every rank."
             )
-        with self._report_lock, self._as_reporter():
-            self._await_handover_point()
-            index = self._reports
-            if index < self._made:
-                self._skip(files)
-                return
-            line = self._line(index, metrics)
-            say = partial(self._say, index, line, name, wait, validation)
-            if callable(files):
-                upload = files
-                self._outbox.put(lambda: say(self._stage(index, upload(index))), behind=not wait)
-            else:
-                entries = self._stage(index, files)
-                self._outbox.put(lambda: say(entries))
-            self._reports = index + 1
+        with self._report_lock:
+            self._reporting = here
+            try:
+                self._await_handover_point()
+                index = self._reports
+                if index < self._made:
+                    self._skip(files)
+                    return
+                line = self._line(index, metrics)
+                if files is None and self._outbox.is_idle:  # the most frequent ones
+                    self._say(index, line)
+                else:
+                    say = partial(self._say, index, line, name, wait, validation)
+                    self._say_in_turn(say, index, files, wait)
+                self._reports = index + 1
+            finally:
+                self._reporting = None
         if files is not None and self._handover_at is not None and index >= self._handover_at:
             self._await_end()
         if wait and files is not None:
             self.request("durable", None, None)
         if self._lockstep:
             self._await_go_on(index)
+
+    def _say_in_turn(self, say: Any, index: int, files: Files | Callable[[int], Files] | None, wait: bool) -> None:
+        if callable(files):
+            self._outbox.put(lambda: say(self._stage(index, files(index))), behind=not wait)
+        else:
+            self._outbox.put(partial(say, self._stage(index, files)))
 
     def _skip(self, files: Files | Callable[[int], Files] | None) -> None:
         """The lost rank had made this report already."""
@@ -243,33 +250,32 @@ class Session(Placed):
         self,
         index: int,
         line: bytes,
-        name: str | None,
-        wait: bool,
-        validation: dict[str, Any] | None,
-        files: list[FileEntry] | None,
+        name: str | None = None,
+        wait: bool = False,
+        validation: dict[str, Any] | None = None,
+        files: list[FileEntry] | None = None,
     ) -> None:
-        staged = None if files is None else StagedReport(index, files, name, validation)
-        self._log.append(line, staged)
+        if files is None:
+            self._log.append(line)
+            self._channel.send(Report(index, line))
+            return
+        self._log.append(line, StagedReport(index, files, name, validation))
         arguments = b"" if validation is None else values.encode(validation)
-        elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in files or () if entry.at]
-        self._channel.send(Report(index, line, staged is not None, name, arguments, wait, elsewhere))
+        elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in files if entry.at]
+        self._channel.send(Report(index, line, True, name, arguments, wait, elsewhere))
 
     @property
     def reports_are_told(self) -> bool:
         """Whether the agent knows all reports that were made, so that a later snapshot may count."""
         return self._outbox.is_empty
 
-    def tell_snapshot(
-        self, step: int, pieces: dict[str, str], keep: tuple[int, int] | None, moves: bool, alike: bytes
-    ) -> None:
-        """This rank's state after the step is in these files. ``keep``: copies of that one stay meanwhile. Another
-        number of workers can resume from it if it ``moves`` and ``alike`` is the same on all ranks."""
-        self._channel.send(Snapshot(step, self._reports, moves, pieces, keep, alike))
+    def tell_snapshot(self, taken: Snapshot) -> None:
+        self._channel.send(structs.replace(taken, reports=self._reports))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
         """Whether the snapshot of that step is complete on all ranks, so that an earlier one may be overwritten."""
         with self._answers:
-            return self._answers.wait_for(lambda: self._kept >= step or self._closed, timeout_s)
+            return self._answers.wait_for(lambda: self.snapshot_kept.step >= step or self._closed, timeout_s)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Call it when the train function has returned and everything that it left running has ended."""
@@ -322,14 +328,6 @@ class Session(Placed):
         """All work of this worker is in the checkpoint that it has just reported; its successor continues there."""
         with self._answers:
             self._answers.wait_for(lambda: self._closed)
-
-    @contextlib.contextmanager
-    def _as_reporter(self) -> Iterator[None]:
-        self._reporting = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._reporting = None
 
     @cached_property
     def location(self) -> Location:
@@ -389,8 +387,8 @@ class Session(Placed):
             case GoOn():
                 self._may_return = max(self._may_return, message.index)
                 self.save_asked = self.save_asked or message.save
-            case SnapshotKept():
-                self._kept = max(self._kept, message.step)
+            case SnapshotKept() if message.step >= self.snapshot_kept.step:
+                self.snapshot_kept = message
             case Pressure():
                 self._pressure = message.on
             case Notice():

@@ -20,7 +20,7 @@ EPOCHS = 6
 def train_fn(config: dict[str, Any]) -> None:
     note(config, "start", 0)
     torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))
+    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))
     assert accelerator.num_processes == 2
     torch.manual_seed(0)
     x = torch.randn(64, 4)

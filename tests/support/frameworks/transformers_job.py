@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
+from holdfast import train
 from holdfast.train.huggingface.transformers import RayTrainReportCallback, fit, prepare_trainer
 from holdfast.train.torch import TorchTrainer
 from support.frameworks.framework_job import note, run, strike
@@ -40,10 +41,10 @@ def train_fn(config: dict[str, Any]) -> None:
         save_steps=EVERY,
         logging_steps=1,
         report_to=[],
-        use_cpu=True,
         disable_tqdm=True,
         learning_rate=0.01,
     )
+    assert args.world_size == train.get_context().get_world_size(), "the Trainer has joined the process group"
     trainer = Trainer(model, args, train_dataset=data, callbacks=[RayTrainReportCallback(), Strikes(config)])
     fit(prepare_trainer(trainer))
 

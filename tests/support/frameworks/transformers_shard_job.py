@@ -55,7 +55,6 @@ def train_fn(config: dict[str, Any]) -> None:
         save_steps=config.get("every", EVERY),
         max_grad_norm=0,
         report_to=[],
-        use_cpu=True,
         disable_tqdm=True,
     )
     model = Counts(config)

@@ -156,3 +156,17 @@ def test_nodes_that_fetched_a_snapshot_have_it_from_then_on() -> None:
     run.nodes.lost("n1")
     known = RunState(Durable(attempt_number=1), run.run.attempt, Phase.RUNNING, snapshot=newest)
     assert list(run.registry.node_lost("n1", known)) == []
+
+
+def test_a_snapshot_that_a_rank_skips_is_given_up() -> None:
+    run = Registry("n1", ranks=2)
+    assert run.held("n1", 0, 1) == []
+    assert run.held("n1", 1, 1) == [ev.SnapshotTaken(Snapshot(1, 1, 0, 2))]
+    run.taken(SnapshotKept)
+    run.held("n1", 0, 2)
+    skipped = wire.SnapshotHeld(1, 1, 2, 0, True, [], [], True)
+    for _ in range(2):
+        assert list(run.registry.hear("n1", skipped, run.run)) == []
+    assert [message for _, message in run.taken(SnapshotKept)] == [SnapshotKept(1, 2, True, (1, 1))], "once"
+    assert run.held("n1", 0, 2) == []
+    assert [*run.held("n1", 0, 3), *run.held("n1", 1, 3)] == [ev.SnapshotTaken(Snapshot(1, 3, 0, 2))]

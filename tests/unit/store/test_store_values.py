@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.store import values
@@ -48,6 +48,7 @@ def refuse_literal(name: str) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(anything)
+@example({float("nan"): 1, float("inf") - float("inf"): 2})
 def test_everything_comes_back_as_it_was(value: Any) -> None:
     data = values.encode(value)
     json.loads(data, parse_constant=refuse_literal)

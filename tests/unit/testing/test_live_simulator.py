@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.testing import simulator
@@ -25,7 +26,7 @@ LIKELY: dict[Mutant, Callable[[Schedule], bool]] = {  # noticed in few schedules
 TARGETS = (("worker", 0), ("worker", 1), ("standby", 0), ("node", 0), ("node", 1), ("driver", 0))
 
 
-def schedule_of(remote: bool, with_nodes: bool, standbys: int) -> Schedule:
+def schedule_of(remote: bool, with_nodes: bool, standbys: int, is_live: bool = True, replicas: int = 1) -> Schedule:
     """Nothing happens in it but what a test makes happen."""
     spec = RunSpec(
         num_workers=3,
@@ -34,7 +35,7 @@ def schedule_of(remote: bool, with_nodes: bool, standbys: int) -> Schedule:
         start_timeout_s=20.0,
         hang_timeout_s=30.0,
         stopped_grace_s=2.0,
-        regroup_timeout_s=10.0,
+        regroup_timeout_s=10.0 if is_live else 0.0,
         standby_workers=standbys,
         nodes_hold_files=remote,
         lease_s=15.0 if with_nodes else 0.0,
@@ -52,7 +53,7 @@ def schedule_of(remote: bool, with_nodes: bool, standbys: int) -> Schedule:
         bug_times=0,
     )
     nodes = ((2, 0.0), (1, 0.0), (2, 0.0)) if with_nodes else ()
-    return Schedule(spec, workload, {}, (3,), 64, 1 << 50, 0, nodes, snapshots=True)
+    return Schedule(spec, workload, {}, (3,), 64, 1 << 50, 0, nodes, snapshots=True, replicas=replicas)
 
 
 def events_of(schedule: Schedule) -> int:
@@ -111,6 +112,53 @@ def test_kills_at_every_event(remote: bool, with_nodes: bool) -> None:
     happened = check_strikes(remote, with_nodes, every=1)
     assert happened["a survivor took the step that others had completed"] > 10, happened
     assert happened["ranks could not be replaced alone"] > 10, happened
+
+
+OF_MEMORY = (  # what is lost at once; the run has a node more than it needs
+    [("worker", 0)],
+    [("worker", 0), ("worker", 1)],
+    [("node", 0)],
+    [("node", 1)],
+    [("node", 0), ("node", 1)],
+    [("node", 0), ("node", 1), ("driver", 0)],
+)
+
+
+def check_memory(remote: bool, replicas: int, every: int) -> Counter[str]:
+    """A loss at each event, and another one at some events behind it."""
+    schedule = schedule_of(remote, True, 0, is_live=False, replicas=replicas)
+    workload = structs.replace(schedule.workload, totals=(12,) * MAX_WORLD, files_every=(7,) * MAX_WORLD)
+    schedule = structs.replace(schedule, workload=workload, nodes=((1, 0.0),) * 4)
+    events, happened = events_of(schedule), Counter[str]()
+    for number, at in enumerate(range(0, events, every)):
+        for lost in OF_MEMORY:
+            again = at + 1 + 7 * (number % 5)
+            for strikes in ({at: lost}, {at: lost, again: OF_MEMORY[number % len(OF_MEMORY)]}):
+                try:
+                    found = simulator.play(schedule, Random(at), None, strikes)
+                except Violation as violation:
+                    raise AssertionError(f"replicas={replicas} {strikes}: {violation}") from None
+                happened.update(found.faults)
+                assert found.outcomes == {Outcome.FINISHED.value: 1}, f"replicas={replicas} {strikes}"
+    return happened
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["disk", "remote"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_losses_with_state_in_the_memory_of_several_nodes(remote: bool, replicas: int) -> None:
+    happened = check_memory(remote, replicas, every=9)
+    assert happened["an attempt resumed from memory"] > 10, happened
+    assert happened["an attempt resumed from the memory of another node"] > 3, happened
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("remote", [False, True], ids=["disk", "remote"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_losses_at_every_event_with_state_in_the_memory_of_several_nodes(remote: bool, replicas: int) -> None:
+    happened = check_memory(remote, replicas, every=1)
+    print(happened)
+    assert happened["an attempt resumed from the memory of another node"] > 20, happened
 
 
 @pytest.mark.timeout(600)

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import StorageError
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.disk_run import DiskRun
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.web import run_list, run_rows
 from holdfast.web.run_list import RunList
-from holdfast.web.run_rows import READING
+from holdfast.web.run_rows import NONSENSE, READING, RunRow
 from holdfast.web.searches import Searches
 from holdfast.web.storages import Storages
 from support.web.large_runs import write_run
@@ -66,3 +68,47 @@ def test_a_run_with_a_driver_is_read_at_every_look(listed: RunList, reads: list[
     finally:
         lease.release()
     assert reads[3:] == ["a", "a"]
+
+
+@pytest.mark.parametrize("error", NONSENSE, ids=lambda kind: kind.__name__)
+def test_a_run_with_nonsense_in_it_is_named_among_the_others(
+    listed: RunList, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """What its records hold is intact, and no version of Holdfast has written it. Each look tries again."""
+    fill: Callable[..., None] = run_rows._fill
+    tried: list[str] = []
+
+    def meets_nonsense(row: RunRow, *known: Any) -> None:
+        tried.append(row.name)
+        if row.name == "b":
+            raise error("what is that")
+        fill(row, *known)
+
+    monkeypatch.setattr(run_rows, "_fill", meets_nonsense)
+    for _ in range(2):
+        rows = {row.name: row for row in listed.rows()}
+        assert {name: row.state for name, row in rows.items()} == {"a": "finished", "b": "unreadable", "c": "finished"}
+        assert rows["b"].trouble == [f"Cannot be read ({error.__name__}: what is that)"]
+    assert sorted(tried) == ["a", "b", "b", "c"], "the intact ones have not changed"
+
+
+def test_a_mistake_of_ours_is_not_taken_for_nonsense(listed: RunList, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(run_rows, "_fill", fails)
+    with pytest.raises(AssertionError):
+        listed.rows()
+
+
+@pytest.mark.parametrize("error", [*NONSENSE, StorageError, OSError], ids=lambda kind: kind.__name__)
+def test_a_run_whose_change_cannot_be_told_is_read_at_every_look(
+    listed: RunList, reads: list[str], monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fails(_self: StoredRun) -> dict[str, Any]:
+        raise error("what is that")
+
+    monkeypatch.setattr(StoredRun, "identity", fails)
+    listed.rows()
+    listed.rows()
+    assert sorted(reads) == ["a", "a", "b", "b", "c", "c"]

@@ -23,10 +23,10 @@ from holdfast.train.checks import warn_once
 from holdfast.train.torch import state_parts, state_shards
 from holdfast.train.torch.elastic import ElasticLoader
 from holdfast.train.torch.plain_pickle import describe_tree, read_tree
+from holdfast.wire.worker_messages import Memory, Snapshot
 from holdfast.worker.snapshot_buffers import DATA_AT, PieceBuffers, SnapshotFile, header_in, header_of
 
 if TYPE_CHECKING:
-    from holdfast.wire.worker_messages import Memory
     from holdfast.worker.session import Session
 
 _ALIGN = 64
@@ -117,6 +117,9 @@ class SnapshotWriter:
     def _await_kept(self) -> bool:
         """Whether the last snapshot is complete, so that the one before it is no longer needed."""
         if self._last < 0 or self._session.await_kept(self._last, _KEPT_WITHIN_S):
+            kept = self._session.snapshot_kept
+            if kept.given_up and kept.step >= self._last:
+                self.regrouped(kept.complete)
             return True
         self._stop(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
         return False
@@ -124,7 +127,9 @@ class SnapshotWriter:
     def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
         session, step = self._session, captured["steps"]
         if not session.reports_are_told:
-            return  # an earlier report is still being uploaded, so the snapshot's place in the run is uncertain
+            # An earlier report is still being uploaded, so the snapshot's place in the run is uncertain.
+            session.tell_snapshot(Snapshot(step))
+            return
         if not self._await_kept():
             return
         trees = split(captured, parts, session.rank, session.local_rank)
@@ -134,14 +139,14 @@ class SnapshotWriter:
         except OSError as error:
             self._stop(str(error))
             return
-        told = session.tell_snapshot
-        told(step, files, self._keep, moves=state_shards.can_be_cut(parts), alike=alike(parts, captured["parts"]))
+        moves, own = state_shards.can_be_cut(parts), alike(parts, captured["parts"])
+        session.tell_snapshot(Snapshot(step, 0, moves, files, self._keep, own))
         self._last, self._keep = step, None
         self._pace.took(session.world_size)
 
     def regrouped(self, complete: tuple[int, int] | None) -> None:
-        """Ranks were replaced. A snapshot that was incomplete then will never be complete: do not wait for it, and
-        reuse its memory instead of that of the snapshot before."""
+        """Ranks were replaced, or one has skipped a snapshot. A snapshot that was incomplete then will never be
+        complete: do not wait for it, and reuse its memory instead of that of the snapshot before."""
         if complete is None or complete[1] < self._last:
             self._last, self._keep = -1, complete
 

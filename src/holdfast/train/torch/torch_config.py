@@ -6,6 +6,7 @@ the port in between, and a new attempt cannot meet an old one.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -87,8 +88,7 @@ class _InProcessGroup:
             return self.train_fn(*args)
         session = session_for("torch.TorchTrainer")
         with ExitStack() as stack:
-            device = f"cuda:{session.devices[0]}" if session.devices else "cpu"
-            stack.enter_context(environment({"ACCELERATE_TORCH_DEVICE": device}))
+            stack.enter_context(environment(_for_accelerate(session, self.config)))
             stack.enter_context(variables_of(session))
             # The name keeps rank 0's store, and with it the server, alive until the group is left.
             store = _form_group(session, self.config, stack)
@@ -102,6 +102,17 @@ class _InProcessGroup:
             stack.callback(_leave_group, session, store)
             session.at_end(stack.pop_all().close)  # threads of the function may still use the group
             return result
+
+
+def _for_accelerate(session: Session, config: TorchConfig) -> dict[str, str]:
+    """What Accelerate, and with it the Trainer of Transformers, reads. On CPUs it ignores the group, and each worker
+    trains alone, unless it is told to use them."""
+    if session.devices:
+        return {"ACCELERATE_TORCH_DEVICE": f"cuda:{session.devices[0]}"}
+    found = {"ACCELERATE_TORCH_DEVICE": "cpu"}
+    if config.backend in (None, "gloo", "mpi") and "ACCELERATE_USE_CPU" not in os.environ:
+        found["ACCELERATE_USE_CPU"] = "true"
+    return found
 
 
 def _leave_group(session: Session, store: Any) -> None:

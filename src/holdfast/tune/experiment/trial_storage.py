@@ -126,6 +126,16 @@ class _Shared:
 
     _history: TrialHistory
 
+    @property
+    def epoch(self) -> int:
+        return self._history.epoch
+
+    def open(self) -> tuple[list[Record], list[Damage]]:
+        return self._history.records, []
+
+    def write(self, entries: Entries, then: Then) -> None:
+        self._history.write(entries, then)
+
     def read_identity(self) -> dict[str, Any]:
         return {}
 
@@ -159,16 +169,6 @@ class TrialDiskStorage(_Shared, DiskStorage):
     def check_lease(self) -> None:
         self._history.check_lease()
 
-    @property
-    def epoch(self) -> int:
-        return self._history.epoch
-
-    def open(self) -> tuple[list[Record], list[Damage]]:
-        return self._history.records, []
-
-    def write(self, entries: Entries, then: Then) -> None:
-        self._history.write(entries, then)
-
 
 class TrialRemoteStorage(_Shared, RemoteStorage):
     def __init__(
@@ -201,13 +201,3 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
 
     def _run_scratch(self, run_id: str) -> Path:
         return trial_directory(self._history.experiment.run_dir.parent, self._location.name)
-
-    def open(self) -> tuple[list[Record], list[Damage]]:
-        return self._history.records, []
-
-    def write(self, entries: Entries, then: Then) -> None:
-        self._history.write(entries, then)
-
-    @property
-    def epoch(self) -> int:
-        return self._history.epoch

@@ -131,7 +131,7 @@ def test_workers_do_not_persist(prepare: Prepare) -> None:
 def test_states_of_streams_and_datasets_are_not_mixed_up(prepare: Prepare) -> None:
     (of_dataset,) = prepare(lambda: DataLoader(range(10)), 1)
     (of_stream,) = prepare(loader(10), 1)
-    with pytest.raises(ValueError, match="not of an ElasticStream"):
+    with pytest.raises(ValueError, match="not to an ElasticStream"):
         of_stream.load_state_dict(of_dataset.state_dict())
     with pytest.raises(ValueError, match="saved with samples=None"):
         of_dataset.load_state_dict(of_stream.state_dict())

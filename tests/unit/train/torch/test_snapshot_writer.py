@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from holdfast.train.torch.state_snapshots import SnapshotWriter
-from holdfast.wire.worker_messages import Memory
+from holdfast.wire.worker_messages import Memory, Snapshot, SnapshotKept
 
 WAIT_S = 60.0
 
@@ -26,23 +25,25 @@ class Session:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.told: list[int] = []
-        self._kept, self._ends = -1, list[Callable[[], None]]()
+        self.written: list[list[str]] = []
+        self.snapshot_kept, self._ends = SnapshotKept(1, -1), list[Callable[[], None]]()
         self.changed = threading.Condition()
 
-    def tell_snapshot(self, step: int, *_: Any, **__: Any) -> None:
-        self.told.append(step)
+    def tell_snapshot(self, taken: Snapshot) -> None:
+        self.told.append(taken.step)
+        self.written.append(sorted(taken.pieces.values()))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
         with self.changed:
             self.asked.append(step)
             self.changed.notify_all()
-            return self.changed.wait_for(lambda: self._kept >= step, WAIT_S if timeout_s else 0)
+            return self.changed.wait_for(lambda: self.snapshot_kept.step >= step, WAIT_S if timeout_s else 0)
 
     def keep(self, step: int) -> None:
         """When the writer waits for it."""
         with self.changed:
             assert self.changed.wait_for(lambda: step in self.asked, WAIT_S), f"nobody waited for {step}"
-            self._kept = step
+            self.snapshot_kept = SnapshotKept(1, step)
             self.changed.notify_all()
 
     def at_end(self, call: Callable[[], None]) -> None:
@@ -114,3 +115,24 @@ def test_a_writer_whose_run_has_ended_holds_nobody_up(training: Training) -> Non
     training.session.end()
     training.optimizer.step()
     assert training.session.asked == []
+
+
+def test_a_rank_that_skips_a_snapshot_says_so(training: Training) -> None:
+    """Else the others would wait for it in vain."""
+    training.session.reports_are_told = False
+    training.step()
+    training.step()
+    assert training.session.told == [1, 2]
+    assert training.session.written == [[], []]
+    assert training.session.asked == []
+
+
+def test_what_another_rank_skips_is_not_waited_for_and_the_complete_one_stays(training: Training) -> None:
+    session = training.session
+    skipped = SnapshotKept(1, 2, True, (1, 1))
+    for kept in (SnapshotKept(1, 0), SnapshotKept(1, 1), skipped, SnapshotKept(1, 3)):
+        session.snapshot_kept = kept
+        training.step()
+    first, second, third, fourth = session.written
+    assert first != second == third, "the first, which is complete, stays"
+    assert fourth == first
