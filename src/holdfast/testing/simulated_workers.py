@@ -20,8 +20,6 @@ from .simulated_memory import SimulatedMemory
 
 STOP_GRACE_S = 5.0
 _ENTRY = 'Thread 0x1 (most recent call first):\n  File "train.py", line 7 in '
-
-
 _FAULTS_OF_WORKERS = (
     "bug at one report",
     "worker crash",
@@ -34,13 +32,7 @@ _FAULTS_OF_WORKERS = (
 
 class Workers:
     def __init__(
-        self,
-        clock: Clock,
-        rng: Random,
-        faults: Faults,
-        workload: Workload,
-        are_logged: bool,
-        memory: SimulatedMemory,
+        self, clock: Clock, rng: Random, faults: Faults, workload: Workload, are_logged: bool, memory: SimulatedMemory
     ) -> None:
         self.attempt: SimulatedAttempt | None = None
         self.attempts: dict[int, SimulatedAttempt] = {}  # by attempt
