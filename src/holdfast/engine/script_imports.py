@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import sysconfig
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -37,9 +38,18 @@ def packages_of(trainable: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def frameworks_of(train_fn: Any) -> list[str]:
-    """Of these, the modules of frameworks."""
+def frameworks_of(train_fn: Any, worker_runtime_env: Mapping[str, Any]) -> list[str]:
+    """Of these, the modules of frameworks. None if the run sets variables in its workers, which may change what an
+    import does."""
+    if worker_runtime_env.get("env_vars"):
+        return []
     return [name for name in packages_of(train_fn) if name.partition(".")[0] in _FRAMEWORKS]
+
+
+def needed_by_workers(train_fn: Any, frameworks: list[str]) -> list[str]:
+    """Those that workers import to load the train function. A module other than the script may import more than the
+    function needs."""
+    return frameworks if getattr(train_fn, "__module__", None) == "__main__" else []
 
 
 def _imports(module: ModuleType) -> list[str]:

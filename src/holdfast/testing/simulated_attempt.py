@@ -169,6 +169,12 @@ class SimulatedAttempt:
     def processes(self) -> list[Worker]:
         return [*self.workers, *self.others] if self.others else self.workers
 
+    def target(self, kind: str, which: int) -> Worker | None:
+        """The worker, the standby, or any process of the node that is hit, by number among those that live."""
+        there = [w for w in self.processes if w.lives and w.node.lives]
+        there = [w for w in there if (w.rank < 0) == (kind == "standby") or kind == "node"]
+        return there[which % len(there)] if there else None
+
     def reported_by_all(self, index: int) -> bool:
         return all(worker.has_reported(index) for worker in self.workers)
 

@@ -21,12 +21,8 @@ from .simulated_memory import SimulatedMemory
 STOP_GRACE_S = 5.0
 _ENTRY = 'Thread 0x1 (most recent call first):\n  File "train.py", line 7 in '
 _FAULTS_OF_WORKERS = (
-    "bug at one report",
-    "worker crash",
-    "worker exception",
-    "several workers at once",
-    "hang",
-    "SIGSTOP",
+    *("bug at one report", "worker crash", "worker exception"),
+    *("several workers at once", "hang", "SIGSTOP"),
 )
 
 
@@ -130,16 +126,12 @@ class Workers:
 
     def strike(self, kind: str, which: int) -> None:
         """Hit the target now: a worker, a standby or a node, by number among those that live."""
-        attempt = self.attempt
-        there = [w for w in attempt.processes if w.lives and w.node.lives] if attempt is not None else []
-        there = [w for w in there if (w.rank < 0) == (kind == "standby") or kind == "node"]
-        if attempt is None or not there:
+        if self.attempt is None or (victim := self.attempt.target(kind, which)) is None:
             return
-        victim = there[which % len(there)]
         if kind == "node":
             self.lose_node(victim.node)
         else:
-            self._strike(attempt, victim)
+            self._strike(self.attempt, victim)
 
     def _strike(self, attempt: SimulatedAttempt, victim: Worker) -> None:
         if victim.lives:

@@ -18,7 +18,7 @@ from holdfast.driver import stop_requests
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.driver.runtime import Driver
 from holdfast.engine import choose
-from holdfast.engine.script_imports import frameworks_of
+from holdfast.engine.script_imports import frameworks_of, needed_by_workers
 from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.platform import interrupt
 from holdfast.platform.open_files import limit_raised
@@ -211,6 +211,7 @@ class DataParallelTrainer:
         """The plan for the driver; not ``identified``: without the data that ``restore`` would need."""
         run, scaling = self.run_config, self.scaling_config
         payload = self._payload(self._launched())
+        frameworks = frameworks_of(self.train_loop_per_worker, run.worker_runtime_env)
         listeners = [callback for callback in run.callbacks if isinstance(callback, UserCallback)]
         listeners += callbacks_in(TRAIN_CALLBACKS, UserCallback)
         context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
@@ -224,8 +225,8 @@ class DataParallelTrainer:
             identity=record.identity_of(self) if identified else {},
             essential=(*self.backend_config.essential, "holdfast.train.payload", "holdfast.train.api"),
             preload_early=self.backend_config.preload_early and scaling.max_workers > 1,
-            preload=(*self.backend_config.preload, *imported_integrations(), *self._frameworks(), *run.preload),
-            imported=self._needed_by_workers(),
+            preload=(*self.backend_config.preload, *imported_integrations(), *frameworks, *run.preload),
+            imported=[] if self.backend_config.essential else needed_by_workers(self.train_loop_per_worker, frameworks),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,
@@ -240,18 +241,6 @@ class DataParallelTrainer:
             how_to_resume=self._how_to_resume(location),
             shards=self._shards(),
         )
-
-    def _frameworks(self) -> list[str]:
-        """Modules of frameworks that the script imports for its workers. Variables may change what an import does, and
-        those of the run are set in its workers alone."""
-        has_variables = bool(self.run_config.worker_runtime_env.get("env_vars"))
-        return [] if has_variables else frameworks_of(self.train_loop_per_worker)
-
-    def _needed_by_workers(self) -> list[str]:
-        """Without a framework's trainer, a worker would import what the script's function needs, at each start until
-        the preloaded modules are there."""
-        is_of_script = getattr(self.train_loop_per_worker, "__module__", None) == "__main__"
-        return self._frameworks() if is_of_script and not self.backend_config.essential else []
 
     def _launched(self) -> LaunchedWorld | None:
         return LaunchedWorld.of_this_process() if self.scaling_config.num_workers == 0 else None

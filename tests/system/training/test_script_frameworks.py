@@ -11,6 +11,7 @@ SCRIPT = """
 import os, sys, time
 import sklearn
 from holdfast import train
+from holdfast.engine.script_imports import frameworks_of
 
 def is_preloaded():
     with open(os.environ["IMPORTS"]) as file:
@@ -26,9 +27,8 @@ if __name__ == "__main__":
     variables = {"env_vars": {"LEVEL": "1"}}
     run = train.RunConfig(storage_path=sys.argv[1], name="imports", verbose=0)
     other = train.RunConfig(storage_path=sys.argv[1], name="other", worker_runtime_env=variables)
-    trainer = train.DataParallelTrainer(train_fn, run_config=run)
-    trainer.fit()
-    print(is_preloaded(), trainer._frameworks(), train.DataParallelTrainer(train_fn, run_config=other)._frameworks())
+    train.DataParallelTrainer(train_fn, run_config=run).fit()
+    print(is_preloaded(), *(frameworks_of(train_fn, one.worker_runtime_env) for one in (run, other)))
 """
 KILLED = """
 import os, signal, sys

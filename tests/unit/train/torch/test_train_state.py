@@ -17,7 +17,9 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from holdfast.train import Checkpoint
 from holdfast.train.torch import TrainState, prepare_data_loader, rng_state, state_snapshots
 from holdfast.train.torch.state_files import rank_file, read, write
+from holdfast.wire.worker_messages import Memory
 from holdfast.worker import session as sessions
+from holdfast.worker.snapshot_buffers import PieceBuffers
 from support.train.session_stand_in import SessionStandIn
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
@@ -261,3 +263,39 @@ def test_random_numbers_are_the_same_behind_a_snapshot() -> None:
     before = rng_state()
     pieces = state_snapshots.split({"steps": 1, "values": {}, "parts": {}, "rng": before}, {}, 0, 0)
     assert str(state_snapshots._unpacked(pieces["rank-0"]["rng"])) == str(before)
+
+
+def test_what_each_rank_has_of_its_own_is_the_same_or_not() -> None:
+    """Then another number of ranks can resume from memory, too. A loader of prepare_data_loader is always the same."""
+
+    def own(batches: int) -> bytes:
+        loader = StatefulDataLoader(DATA, batch_size=4)
+        iterator = iter(loader)
+        for _ in range(batches):
+            next(iterator)
+        parts = {"loader": loader, "elastic": prepare_data_loader(DataLoader(DATA, batch_size=4))}
+        return state_snapshots.alike(parts, {name: part.state_dict() for name, part in parts.items()})
+
+    assert own(2) == own(2) != own(3)
+    parts = Job().state._parts
+    assert state_snapshots.alike(parts, Job().state.capture()["parts"]) == b""
+
+
+def test_another_number_of_ranks_reads_a_snapshot(tmp_path: Path, become: Become) -> None:
+    """The ranks that there were get their own random numbers, the new one others, and all of them the rest."""
+    pieces: dict[str, str] = {}
+    captured = {}
+    for rank in range(2):
+        become(rank, 2)
+        torch.manual_seed(rank)
+        captured = {"steps": 7, "values": {"epoch": 1}, "parts": {}, "rng": rng_state()}
+        for piece, tree in state_snapshots.split(captured, {}, rank, rank).items():
+            writer = state_snapshots._Piece(PieceBuffers(tmp_path, piece))
+            pieces[piece] = writer.write(tree, 1, 7, None)
+            writer._buffers.close()
+    memory = Memory(str(tmp_path), 7, 2, pieces)
+    found = [state_snapshots.read(memory, {}, rank, 3) for rank in range(3)]
+    assert [one["steps"] for one in found] == [7] * 3
+    assert found[2]["rng"] is None
+    assert str(found[1]["rng"]) == str(captured["rng"])
+    assert str(found[0]["rng"]) == str(found[2]["first_rng"]) != str(found[1]["rng"])
