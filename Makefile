@@ -23,7 +23,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks horovod extras browser paint searchers examples storms docs pictures follow benchmark clean
+.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest before frameworks horovod extras browser paint searchers examples storms docs pictures follow benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ simulate: setup ## fault schedules of runs, then of experiments, on all cores, e
 
 scale: setup ## a run of 10,000 workers, as stand-ins, with the real driver; the table of goals (SCALE_ARGS="--workers 1000")
 	$(VENV)/bin/python benchmarks/scale.py $(SCALE_ARGS)
+
+before: setup ## recovery, cold start, reports and tuning of COMMIT beside the present code, in turns (10 minutes, quiet machine)
+	$(VENV)/bin/python benchmarks/before_after.py $(COMMIT)
 
 soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times, DDP ranks 500 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \

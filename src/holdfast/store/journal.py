@@ -22,7 +22,7 @@ from holdfast.store.interfaces import Entries, JournalWriter
 from holdfast.store.layout import RunLayout
 from holdfast.store.regular import read_lines
 from holdfast.store.sealed import Damage as Damage
-from holdfast.store.sealed import seal, unseal
+from holdfast.store.sealed import seal, unseal_struct
 
 _START = re.compile(rb'\{"seq":')
 _END = re.compile(rb',"sum":"[0-9a-f]{16}"\}')
@@ -139,7 +139,7 @@ def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage], first: 
     """The intact records in lines, with their newlines; the first line has that number in the file of that name."""
     for number, line in enumerate(lines, start=first):
         content = line.removesuffix(b"\n")
-        record = _parse(content)
+        record = unseal_struct(content, Record)
         if record is not None:
             yield record
             continue
@@ -157,7 +157,7 @@ def _buried(line: bytes) -> Iterator[Record]:
         if start < done:
             continue
         for end in islice(_END.finditer(line, start), _ENDS_TRIED):
-            record = _parse(line[start : end.end()])
+            record = unseal_struct(line[start : end.end()], Record)
             if record is not None:
                 yield record
                 done = end.end()
@@ -169,14 +169,3 @@ def line(seq: int, time: float, kind: str, body: Mapping[str, Any]) -> bytes:
         raise TypeError(f"The keys of a {kind} record must be strings, not {list(body)!r}")
     parts = (seq, values.encode(time), values.encode(kind), values.encode(body, kind))
     return seal(b'{"seq":%d,"time":%s,"kind":%s,"body":%s}' % parts)
-
-
-def _parse(line: bytes) -> Record | None:
-    data = unseal(line)
-    if data is None:
-        return None
-    try:
-        fields = values.decode(data)
-        return msgspec.convert(fields, Record)
-    except (ValueError, msgspec.ValidationError):
-        return None

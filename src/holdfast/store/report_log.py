@@ -26,7 +26,7 @@ from holdfast.store.disk import Disk
 from holdfast.store.layout import path_problem
 from holdfast.store.metrics import parse_line
 from holdfast.store.regular import read_whole
-from holdfast.store.sealed import seal, unseal
+from holdfast.store.sealed import seal, unseal_struct
 from holdfast.store.staging import FileEntry
 
 _PRUNED_ABOVE = 4 << 20  # bytes
@@ -196,7 +196,7 @@ def read(path: Path, any_boot: bool = False) -> bytes:
         data = read_whole(path, _MOST).rstrip(b"\0")
     except OSError:
         return b""
-    first = _parse_note(data.partition(b"\n")[0])
+    first = unseal_struct(data.partition(b"\n")[0], _Note)
     return data if any_boot or (first is not None and first.boot == boot_id()) else b""
 
 
@@ -209,7 +209,7 @@ def parse(data: bytes) -> RankReports:
         if row is not None and isinstance(row["index"], int):
             found.lines[row["index"]] = content + b"\n"
             continue
-        note = _parse_note(content)
+        note = unseal_struct(content, _Note)
         if note is None:
             break
         found.returned = found.returned or note.returned
@@ -225,14 +225,6 @@ class _Note(msgspec.Struct):
     boot: str | None = None
     staged: StagedReport | None = None
     returned: bool = False
-
-
-def _parse_note(content: bytes) -> _Note | None:
-    data = unseal(content)
-    try:
-        return None if data is None else msgspec.convert(values.decode(data), _Note)
-    except (ValueError, msgspec.ValidationError):
-        return None
 
 
 def await_writers(paths: Iterable[Path], timeout_s: float) -> None:

@@ -28,13 +28,7 @@ _FAULTS_OF_WORKERS = (
 
 class Workers:
     def __init__(
-        self,
-        clock: Clock,
-        rng: Random,
-        faults: Faults,
-        workload: Workload,
-        are_logged: bool,
-        memory: SimulatedMemory,
+        self, clock: Clock, rng: Random, faults: Faults, workload: Workload, are_logged: bool, memory: SimulatedMemory
     ) -> None:
         self.attempt: SimulatedAttempt | None = None
         self.attempts: dict[int, SimulatedAttempt] = {}  # by attempt
@@ -47,8 +41,7 @@ class Workers:
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
         self.memory, self.takes_snapshots = memory, memory.is_used
         self._may_fail = any(map(faults.is_planned, _FAULTS_OF_WORKERS))
-        memory.say = self._say
-        self._are_logged = are_logged
+        memory.say, self._are_logged = self._say, are_logged
         self._bugs = 0  # how often the script will raise at that report
         self._requests = 0
 

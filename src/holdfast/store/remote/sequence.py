@@ -21,7 +21,7 @@ from holdfast.store import journal, values
 from holdfast.store.journal import Record
 from holdfast.store.objects.base import ObjectInfo, ObjectStore
 from holdfast.store.remote.fetch import get_all
-from holdfast.store.sealed import Damage, seal, unseal
+from holdfast.store.sealed import Damage, seal, unseal_struct
 
 DIRECTORY = "journal/"
 EPOCH_BEGAN = "EpochBegan"
@@ -86,11 +86,7 @@ def key_of(position: int, owner: tuple[int, str] | None = None) -> str:
 
 def parse_header(data: bytes, position: int) -> Header | None:
     line, newline, _ = data.partition(b"\n")
-    content = unseal(line) if newline else None
-    try:
-        header = msgspec.convert(values.decode(content), Header) if content is not None else None
-    except (ValueError, msgspec.ValidationError):
-        return None
+    header = unseal_struct(line, Header) if newline else None
     return header if header is not None and header.first <= header.position == position else None
 
 
