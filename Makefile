@@ -59,7 +59,7 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune tests/system/elastic tests/system/faults \
 		tests/system/training tests/unit/testing -m soak -s
 
-drills: setup $(FRAMEWORKS_VENV)/.ready $(HOROVOD_VENV)/.built ## every fault of a drill on the examples, also those of the frameworks (two hours)
+drills: setup $(FRAMEWORKS_VENV)/.ready $(HOROVOD_VENV)/.built ## every fault of a drill on the examples, also those of the frameworks (an hour and more)
 	$(VENV)/bin/python -m pytest tests/system/drill -m soak -s
 	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/system/frameworks -m 'frameworks and soak' -s
 	$(HOROVOD_VENV)/bin/python -m pytest tests/system/horovod -m 'horovod and soak' -s

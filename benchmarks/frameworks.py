@@ -37,6 +37,7 @@ FRAMEWORKS = {  # what is imported, and its name
     "horovod": "Horovod",
 }
 WITHIN_S = 0.5
+PATIENCE_S = 75.0  # on a quiet machine, more than twice what a start takes
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def measure(system: str, framework: str, repeats: int, seed: int, work: Path, un
         for number in range(repeats):
             if found and time.monotonic() > until:
                 break
-            found.append(LoadedRecovery(**vars(kill_once(job, chance)), load=os.getloadavg()[0]))
+            recovery = kill_once(job, chance, PATIENCE_S)
+            found.append(LoadedRecovery(**vars(recovery), load=os.getloadavg()[0]))
             last, what = found[-1], f"{FRAMEWORKS[framework]} with {NAMES[system]}, kill {number + 1}"
             progress(f"{what}: train function {last.to_train_function:.3f} s, step {last.to_first_step:.3f} s")
     return found
@@ -73,7 +75,8 @@ def measure_all(chosen: list[str], options: Options, minutes: float) -> dict[str
                 samples[f"{framework} {system}"] = [vars(one) for one in found]
             except BenchmarkError as error:
                 progress(str(error))
-                samples[f"{framework} {system}"] = str(error).splitlines()[-1]
+                first, *_, last = [*str(error).splitlines(), ""]
+                samples[f"{framework} {system}"] = f"{first} {last}".strip()
     return samples
 
 

@@ -56,14 +56,14 @@ def newest(log: Path) -> dict[int, Attempt]:
     return {attempt.rank: attempt for attempt in attempts(log)}
 
 
-def kill_once(job: Job, chance: random.Random) -> Recovery:
+def kill_once(job: Job, chance: random.Random, patience_s: float = 180.0) -> Recovery:
     def warm() -> bool:
         first = [attempt.steps[0][0] for attempt in attempts(job.log) if attempt.steps]
         ranks = newest(job.log).values()
         settled = bool(first) and time.monotonic() > min(first) + WARM_S
         return settled and len(ranks) == 2 and all(len(attempt.steps) >= WARM_STEPS for attempt in ranks)
 
-    job.wait_for(warm, "it had trained for a while", 180)
+    job.wait_for(warm, "it had trained for a while", patience_s)
     time.sleep(chance.uniform(0.0, 1.0))
     victim = newest(job.log)[chance.randrange(2)]
     killed = time.monotonic()
@@ -73,7 +73,7 @@ def kill_once(job: Job, chance: random.Random) -> Recovery:
         late = [attempt for attempt in attempts(job.log) if attempt.entered > killed and attempt.steps]
         return {attempt.rank: attempt for attempt in reversed(late)}
 
-    job.wait_for(lambda: len(restarted()) == 2, "its first step after a kill", 180)
+    job.wait_for(lambda: len(restarted()) == 2, "its first step after a kill", patience_s)
     after = restarted().values()
     last_before = max(
         attempt.steps[-1][1] for attempt in attempts(job.log) if attempt.entered < killed and attempt.steps

@@ -27,6 +27,7 @@ TRAINERS = {
     "accelerate": ("accelerate", "holdfast.train.torch", "TorchTrainer"),
     "sklearn": ("sklearn.linear_model", "holdfast.train.v2.api.data_parallel_trainer", "DataParallelTrainer"),
 }
+MODELS = {"transformers": "transformers.models.bert.modeling_bert"}  # what a script imports beside, if anything
 
 
 class Log:
@@ -318,6 +319,7 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     integration, module, trainer = TRAINERS[arguments["framework"]]
     imported = importlib.import_module(integration)  # with a name in this module, as where a script imports it
+    model = importlib.import_module(MODELS.get(arguments["framework"], integration))
     getattr(importlib.import_module(module), trainer)(
         FUNCTIONS[arguments["framework"]],
         train_loop_config=arguments,

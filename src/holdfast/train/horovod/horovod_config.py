@@ -53,6 +53,7 @@ class HorovodConfig(BackendConfig):
 
     essential: ClassVar[tuple[str, ...]] = _built()
     preload: ClassVar[tuple[str, ...]] = _OF_TORCH if "horovod.torch" in essential else ()
+    preload_early: ClassVar[bool] = bool(preload)  # each rank's optimizer needs them
 
     def __post_init__(self) -> None:
         if isinstance(self.nics, str):
