@@ -23,7 +23,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest before frameworks horovod extras browser paint searchers examples storms docs pictures follow benchmark clean
+.PHONY: help setup demo test lint types simulate scale soak cases drills clusters oldest before frameworks horovod extras browser paint searchers examples storms docs pictures follow benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \
 		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune tests/system/elastic tests/system/faults \
 		tests/system/training tests/unit/testing -m soak -s
+
+cases: setup ## what Ray's own tests for Train and Tune expect, as tests of ours (about five minutes)
+	$(VENV)/bin/python -m pytest tests/system/compat tests/unit/tune -m 'soak or not soak' -k 'cases'
 
 drills: setup $(FRAMEWORKS_VENV)/.ready $(HOROVOD_VENV)/.built ## every fault of a drill on the examples, also those of the frameworks (an hour and more)
 	$(VENV)/bin/python -m pytest tests/system/drill -m soak -s

@@ -44,7 +44,7 @@ SHARED = {
     "preempted_node_to_ranks": "The world ranks on each node that is about to be taken.",
     "fn": "The validation function: gets the checkpoint, returns metrics.",
     "task_config": "The defaults for all validations: a `ValidationTaskConfig`.",
-    "ray_remote_kwargs": NO_EFFECT,
+    "ray_remote_kwargs": "`max_retries`, `retry_exceptions` and `env_vars` of `runtime_env`, as for a task of Ray; others have no effect.",
     "fn_kwargs": "Keyword arguments for the validation function: plain JSON values.",
     "run_id": "A unique id of this start of the run.",
     "session": "Made by Holdfast.",

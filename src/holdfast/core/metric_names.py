@@ -10,6 +10,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 TRAINING_ITERATION = "training_iteration"  # the name of the counter of a trial's results
+# What the results of trials have besides the metrics that were reported
+AUTO_KEYS = frozenset(
+    {
+        TRAINING_ITERATION,
+        "checkpoint_dir_name",
+        "config",
+        "date",
+        "done",
+        "experiment_tag",
+        "hostname",
+        "iterations_since_restore",
+        "node_ip",
+        "pid",
+        "time_since_restore",
+        "time_this_iter_s",
+        "time_total_s",
+        "timestamp",
+        "trial_id",
+    }
+)
 _LEAVES = frozenset({float, int, str, bool, type(None)})
 
 

@@ -29,6 +29,7 @@ from .site import Site
 from .snapshot_registry import SnapshotRegistry
 from .stacks import AttemptStacks
 from .storage_lag import StorageLag
+from .validation_tasks import ValidationTasks
 from .verification import Verification
 
 
@@ -47,6 +48,7 @@ class DriverState:
         least = plan.spec.min_workers or plan.spec.num_workers
         self.nodes = NodeRegistry(WorkerNeeds(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least))
         self.outbox = Outbox(self.nodes, emit, plan.spec.files, site.keeps_files)
+        self.validations = ValidationTasks(plan, past, self.outbox)
         self.peers = Peers(self.nodes, self.outbox.send)
         self.attempts = Attempts(self.nodes, self.outbox, site)
         self.shards = ShardRegistry(self.nodes, self.outbox, self.attempts, layout, site)

@@ -229,6 +229,9 @@ class Inbound:
             metrics = cloudpickle.loads(message.body)
             if not isinstance(metrics, dict):
                 error = f"the validation function returned {type(metrics).__name__}, not a dict of metrics"
+        if message.crashed and known.validations.retry(message.task):
+            known.warn(f"validation of {message.task} crashed and is retried: {error}")
+            return
         if error:
             status = ValidationStatus.TIMEOUT if message.timed_out else ValidationStatus.FAILED
             known.warn(f"validation of {message.task} {'timed out' if message.timed_out else f'failed: {error}'}")

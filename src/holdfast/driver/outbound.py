@@ -155,10 +155,5 @@ class Outbound:
         return Manifest(FORMAT, *where, known.now.wall, metrics, [], arguments)
 
     def _validate(self, id: str) -> None:
-        known = self._known
-        if known.plan.validation is None:
-            known.queue.append(ev.Validated(id, ValidationStatus.NONE))
-            return
-        arguments = known.past.validations.get(id) or {}
-        payload, timeout_s = known.plan.validation(id, arguments)
-        known.outbox.run_task(id, payload, timeout_s)
+        if not self._known.validations.start(id):
+            self._known.queue.append(ev.Validated(id, ValidationStatus.NONE))

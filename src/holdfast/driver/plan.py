@@ -13,8 +13,9 @@ from holdfast.wire.messages import Configure
 
 from .reports import Callback
 
-# (a checkpoint's id, the arguments of its report) -> the payload of a task, and its time limit
-Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
+# (a checkpoint's id, the arguments of its report) -> the payload of a task, its time limit, and how often it is retried
+# if its process crashes; -1: as often as it does
+Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None, int]]
 
 
 class ShardSource(Protocol):

@@ -16,7 +16,8 @@ def news_of(process: WatchedProcess, oom_watch: OomWatch) -> wire.RunNews:
     number = os.WTERMSIG(process.status) if killed else None
     if process.task:
         how = process.raised.traceback if process.raised else f"it ended with code {code}, signal {number}"
-        return wire.TaskDone(process.task, b"", how, timed_out=process.timed_out)
+        crashed = process.raised is None and not process.timed_out
+        return wire.TaskDone(process.task, b"", how, timed_out=process.timed_out, crashed=crashed)
     if process.standby:
         how = f"signal {number}" if killed else f"exit code {code}"
         last = f", {process.last_lines[-1]}" if process.last_lines else ""
@@ -28,7 +29,7 @@ def news_of(process: WatchedProcess, oom_watch: OomWatch) -> wire.RunNews:
 
 def not_launched(attempt_number: int, rank: int, joins: int, task: str, standby: int, why: str) -> wire.RunNews:
     if task:
-        return wire.TaskDone(task, b"", why)
+        return wire.TaskDone(task, b"", why, crashed=True)
     if standby:
         return wire.StandbyHasEnded(attempt_number, standby, why)
     return wire.WorkerHasFailed(attempt_number, rank, None, os.EX_OSERR, None, False, False, [why], joins)

@@ -23,7 +23,7 @@ def plan_of(schedule: Schedule, epoch: int) -> Plan:
         b"",
         {},
         score_attribute=SCORE,
-        validation=lambda _id, _arguments: (b"", None),
+        validation=lambda _id, _arguments: (b"", None, 0),
         snapshot_replicas=schedule.replicas,
     )
 

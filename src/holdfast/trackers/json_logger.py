@@ -20,9 +20,11 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._told: set[str] = set()  # trials whose config is written
         self._written_before: dict[str, set[str]] = {}  # by an earlier driver, until the first result that is new
 
     def log_trial_start(self, trial: Trial) -> None:
+        self._told.add(trial.trial_id)
         self.update_config(trial, dict(trial.config))
 
     def update_config(self, trial: Trial, config: dict[str, Any]) -> None:
@@ -32,6 +34,8 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
             replace_file(path, json_text(config, indent=2).encode())
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        if trial.trial_id not in self._told:  # a logger that is called by hand may not hear of a start
+            self.log_trial_start(trial)
         file, line = self._file_of(trial), json_line(result)
         if self._written_before and trial.trial_id in self._written_before:
             if _told_by(line) in self._written_before[trial.trial_id]:
@@ -41,6 +45,7 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         self._written_before.pop(trial.trial_id, None)
+        self._told.discard(trial.trial_id)
         super().log_trial_end(trial, failed)
 
     def _open(self, trial: Trial) -> AppendedFile:

@@ -213,8 +213,8 @@ class BackendConfig:
         return {}
 
 
-def _unique_name() -> str:
-    return f"train_{datetime.now(timezone.utc):%Y-%m-%d_%H-%M-%S}_{uuid.uuid4().hex[:6]}"
+def unique_name(prefix: str = "train") -> str:
+    return f"{prefix}_{datetime.now(timezone.utc):%Y-%m-%d_%H-%M-%S}_{uuid.uuid4().hex[:6]}"
 
 
 def _default_storage_path() -> str:
@@ -289,7 +289,7 @@ class RunConfig:
     def _fill_defaults(self) -> None:
         """An explicit None means the default, as it does in scripts written for Ray."""
         self.has_own_name = bool(self.name)  # else the same script does not find its run again
-        self.name = self.name or _unique_name()
+        self.name = self.name or unique_name()
         self.storage_path = _default_storage_path() if self.storage_path is None else self.storage_path
         for name, kind in _NESTED.items():
             if getattr(self, name) is None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.context import OWN_DIRECTORY, TRIAL
+from holdfast.train.validation import ValidationConfig, ValidationExecution
 from holdfast.worker.session import current
 
 TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
@@ -58,12 +62,40 @@ def enter_own_directory(trial_dir: str) -> None:
     os.chdir(own)
 
 
+def validator(
+    config: ValidationConfig | None, location: Location, pickled: Callable[[str, Any], bytes]
+) -> Callable[[str, dict[str, Any]], tuple[bytes, float | None, int]] | None:
+    """For the plan of a run: a checkpoint's id and the arguments of its report become a task, its time limit, and how
+    often it is retried."""
+    if config is None:
+        return None
+    fn, default, how = config.fn, config.task_config, config.execution
+
+    def task(id: str, arguments: dict[str, Any]) -> tuple[bytes, float | None, int]:
+        kwargs = {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}
+        validation = Validation(fn, Checkpoint(location / "checkpoints" / id), kwargs, how)
+        timeout_s = arguments.get("timeout_s") or default.timeout_s
+        return pickled("the validation function", validation), timeout_s, how.max_retries
+
+    return task
+
+
 class Validation:
     """Runs in a separate process: the validation function on one checkpoint."""
 
-    def __init__(self, fn: Any, checkpoint: Checkpoint, arguments: dict[str, Any]) -> None:
-        self.fn, self.checkpoint, self.arguments = fn, checkpoint, arguments
+    def __init__(
+        self, fn: Any, checkpoint: Checkpoint, arguments: dict[str, Any], execution: ValidationExecution
+    ) -> None:
+        self.fn, self.checkpoint, self.arguments, self.execution = fn, checkpoint, arguments, execution
 
     def __call__(self) -> Any:
         current().ready()
-        return self.fn(self.checkpoint, **self.arguments)
+        os.environ.update(self.execution.env)
+        for tried in itertools.count():
+            try:
+                return self.fn(self.checkpoint, **self.arguments)
+            except self.execution.retried:
+                if 0 <= self.execution.max_retries <= tried:
+                    raise
+                traceback.print_exc()
+        raise AssertionError("unreachable")

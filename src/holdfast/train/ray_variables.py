@@ -52,10 +52,8 @@ def _made(variable: str, path: str, kind: type[_Kind]) -> _Kind:
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)()
+        if not isinstance(found, kind):
+            raise TypeError(f"it is not a {kind.__name__}")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"the environment variable {variable} names {path}, which cannot be created: {error}"
-        ) from error
-    if not isinstance(found, kind):
-        raise ValueError(f"the environment variable {variable} names {path}, which is not a {kind.__name__}")
+        raise ValueError(f"the environment variable {variable} names {path}, which cannot be used: {error}") from error
     return found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.metric_names import flat_items, lookup, number
+from holdfast.core.metric_names import AUTO_KEYS, flat_items, lookup, number
 from holdfast.errors import TrainingFailedError
 from holdfast.printable import encodable_row
 from holdfast.store.location import Location
@@ -106,13 +106,19 @@ class Result:
 
     @property
     def metrics_dataframe(self) -> Any:
-        """Every report of rank 0 in the surviving history as a pandas DataFrame, one row each; None without reports."""
+        """Every report of rank 0 in the surviving history as a pandas DataFrame, one row each; None without reports.
+
+        Of a trial, it also has the configuration, in columns such as "config/lr".
+        """
         try:
             import pandas
         except ImportError as error:
             raise ImportError("Result.metrics_dataframe needs pandas: run pip install 'holdfast[dataframe]'") from error
         rows = self._rows() if callable(self._rows) else self._rows
-        return pandas.DataFrame([encodable_row(flat_items(row)) for row in rows]) if rows else None
+        if not rows:
+            return None
+        config = list(flat_items(self.config or {}, "config/")) if "trial_id" in rows[0] else []
+        return pandas.DataFrame([encodable_row([*flat_items(row), *config]) for row in rows])
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """Return the kept checkpoint with the highest ("max") or lowest ("min") ``metric``. "a/b" looks into nested
@@ -146,7 +152,10 @@ class Result:
         return result_html(self.path, error, dict(flat_items(self.metrics or {})), rows, facts)
 
     def __repr__(self) -> str:
-        lines = [f"metrics={self.metrics!r}", f"checkpoint={self.checkpoint!r}", f"path={self.path!r}"]
+        metrics = self.metrics
+        if metrics and "trial_id" in metrics:  # what every result of a trial has says nothing of this one
+            metrics = {name: value for name, value in metrics.items() if name not in AUTO_KEYS}
+        lines = [f"metrics={metrics!r}", f"checkpoint={self.checkpoint!r}", f"path={self.path!r}"]
         if self.error is not None:
             lines.insert(0, f"error={type(self.error).__name__}({str(self.error).partition(chr(10))[0]!r})")
         return f"{type(self).__name__}(\n  " + ",\n  ".join(lines) + "\n)"

@@ -15,7 +15,7 @@ from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
-from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
+from holdfast.driver.plan import Ending, Plan, ShardSource
 from holdfast.driver.runtime import Driver
 from holdfast.engine import choose
 from holdfast.engine.script_imports import frameworks_of, needed_by_workers
@@ -36,7 +36,7 @@ from holdfast.train.data_config import DataConfig
 from holdfast.train.fresh_start import check_not_fresh, start_fresh
 from holdfast.train.integrations import imported_integrations
 from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
-from holdfast.train.payload import Payload, TrainEntry, TrainFn, Validation
+from holdfast.train.payload import Payload, TrainEntry, TrainFn, validator
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.ray_variables import TRAIN_CALLBACKS, callbacks_in
 from holdfast.train.result import Result
@@ -235,7 +235,7 @@ class DataParallelTrainer:
             preemption_grace_s=run.failure_config.preemption_grace_s,
             snapshot_replicas=run.failure_config.snapshot_replicas,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
-            validation=self._validation(location),
+            validation=validator(self.validation_config, location, sent_to_workers),
             on_report=tell_of_reports(context, location, listeners) if listeners else None,
             on_failure=tell_of_exceptions(context, listeners) if listeners else None,
             how_to_resume=self._how_to_resume(location),
@@ -278,20 +278,6 @@ class DataParallelTrainer:
         if is_found_again:
             return f"run the same command again: {shlex.join(sys.orig_argv)}"
         return f"use {type(self).__name__}.restore({str(location)!r}, train_loop_per_worker=...)"
-
-    def _validation(self, location: Location) -> Validator | None:
-        config = self.validation_config
-        if config is None:
-            return None
-        fn, default = config.fn, config.task_config
-
-        def task(id: str, arguments: dict[str, Any]) -> tuple[bytes, float | None]:
-            timeout_s = arguments.get("timeout_s") or default.timeout_s
-            kwargs = {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}
-            checkpoint = Checkpoint(location / "checkpoints" / id)
-            return sent_to_workers("the validation function", Validation(fn, checkpoint, kwargs)), timeout_s
-
-        return task
 
     def _check_types(self) -> None:
         for argument, value, kind in (

@@ -28,7 +28,13 @@ def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool
     ]
     warn_unused(
         "a train function",
-        [*of_workers(scaling, on_ray), *of_train_functions(run), *of_any_run(run, on_ray), *of_training],
+        [
+            *of_workers(scaling, on_ray),
+            *of_train_functions(run),
+            *of_any_run(run, on_ray),
+            *of_workers_output(run),
+            *of_training,
+        ],
     )
 
 
@@ -55,14 +61,17 @@ def of_train_functions(run: RunConfig) -> list[Option]:
     ]
 
 
+def of_workers_output(run: RunConfig) -> list[Option]:
+    files = not isinstance(run.log_to_file, bool)
+    return [("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/")]
+
+
 def of_any_run(run: RunConfig, on_ray: bool) -> list[Option]:
     """Whether it trains or tunes."""
     sync, failure = run.sync_config, run.failure_config
-    files = not isinstance(run.log_to_file, bool)
     other = [] if on_ray else sorted(set(run.worker_runtime_env) - {"env_vars"})
     return [
         (f"RunConfig(worker_runtime_env={other})", other, "workers run in the script's own environment"),
-        ("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/"),
         ("SyncConfig(sync_artifacts)", sync.sync_artifacts, _SAVED_WITH_CHECKPOINTS),
         ("SyncConfig(sync_artifacts_on_checkpoint)", not sync.sync_artifacts_on_checkpoint, _SAVED_WITH_CHECKPOINTS),
         (

@@ -50,6 +50,12 @@ def get_trainable(name: str) -> Any:
     return _registered[name]
 
 
+def name_of(trainable: Any) -> str:
+    """For the names of trials and of experiments without a name."""
+    name = getattr(trainable, "__name__", None) or type(trainable).__name__
+    return "".join(c if c.isalnum() or c in "_-" else "-" for c in str(name)) or "trainable"
+
+
 def check_trainable(trainable: Any) -> None:
     """Reject anything that is neither a class ``Trainable`` nor a function that can be one."""
     if isinstance(trainable, type):

@@ -6,29 +6,11 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.core.metric_names import AUTO_KEYS as AUTO_KEYS
 from holdfast.core.metric_names import TRAINING_ITERATION as TRAINING_ITERATION
 from holdfast.core.metric_names import flat_items
 
 DEFAULT_METRIC = "_metric"  # the name of an unnamed metric
-AUTO_KEYS = frozenset(
-    {
-        TRAINING_ITERATION,
-        "checkpoint_dir_name",
-        "config",
-        "date",
-        "done",
-        "experiment_tag",
-        "hostname",
-        "iterations_since_restore",
-        "node_ip",
-        "pid",
-        "time_since_restore",
-        "time_this_iter_s",
-        "time_total_s",
-        "timestamp",
-        "trial_id",
-    }
-)
 
 
 def reported_text(result: Mapping[str, Any], metric: str) -> str:

@@ -145,7 +145,7 @@ class TimeoutStopper(Stopper):
     """Stops the experiment when it has been running for ``timeout`` (seconds or a timedelta).
 
     Time starts at the first call. In an experiment, the time before an interruption counts, but not the time until the
-    restore.
+    restore. A pickled stopper likewise continues with the time that was left.
     """
 
     def __init__(self, timeout: float | timedelta, *, clock: Clock = time.monotonic) -> None:
@@ -154,6 +154,15 @@ class TimeoutStopper(Stopper):
         self._timeout_s = float(seconds)
         self._clock = clock
         self._started: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        spent = None if self._started is None else self._clock() - self._started
+        return {**self.__dict__, "_started": spent}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._started is not None:
+            self._started = self._clock() - self._started
 
     def use_clock(self, clock: Clock) -> None:
         self._clock, self._started = clock, 0.0

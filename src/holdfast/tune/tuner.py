@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.trackers.notification import notifying
 from holdfast.train.checks import WrongTypeError
-from holdfast.train.config import RunConfig
+from holdfast.train.config import RunConfig, unique_name
 from holdfast.train.fresh_start import check_not_fresh, start_fresh
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.analysis import ExperimentAnalysis
@@ -31,7 +32,7 @@ from holdfast.tune.experiment.definition import (
 from holdfast.tune.experiment.experiment_session import ExperimentSession
 from holdfast.tune.experiment.same_experiment import keys_of
 from holdfast.tune.progress_reporter import ProgressReporter
-from holdfast.tune.registry import check_trainable, get_trainable
+from holdfast.tune.registry import check_trainable, get_trainable, name_of
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.trainable import check_ray_data, check_refs, with_scaling_fields
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
@@ -75,8 +76,8 @@ class Tuner:
             raise ValueError(
                 "Tuner(param_space={'run_config': ...}): a RunConfig is for all trials; pass it as run_config"
             )
-        where = tune_config or TuneConfig(), run_config or RunConfig()
-        self._definition = Definition(_name_of(trainable), param_space, *where, code=fingerprint(trainable))
+        where = tune_config or TuneConfig(), _named(run_config or RunConfig(), trainable)
+        self._definition = Definition(name_of(trainable), param_space, *where, code=fingerprint(trainable))
         self._resumption = Resumption()
         self._results: ResultGrid | None = None
         self._is_restored = False
@@ -187,9 +188,9 @@ class Tuner:
             tune_config=definition.tune_config,
             run_config=definition.run_config,
         )
-        if _name_of(tuner._trainable) != identity["trainable"]:
+        if name_of(tuner._trainable) != identity["trainable"]:
             raise ValueError(
-                f"Tuner.restore(trainable={_name_of(tuner._trainable)}): the experiment was started with "
+                f"Tuner.restore(trainable={name_of(tuner._trainable)}): the experiment was started with "
                 f"{identity['trainable']!r}; pass that one"
             )
         tuner._definition = replace(definition, code=tuner._definition.code)
@@ -227,6 +228,15 @@ def _identity(location: Location) -> dict[str, Any]:
     return identity
 
 
+def _named(run: RunConfig, trainable: Any) -> RunConfig:
+    """Without a name, each Tuner has an experiment of its own, named after the trainable."""
+    if run.has_own_name or isinstance(trainable, DataParallelTrainer):
+        return run
+    named = copy.copy(run)
+    named.name = named.chosen_name = unique_name(name_of(trainable))
+    return named
+
+
 def _check_listeners(run: RunConfig) -> None:
     for callback in run.callbacks:
         if isinstance(callback, type):
@@ -236,11 +246,6 @@ def _check_listeners(run: RunConfig) -> None:
             f"RunConfig(progress_reporter={run.progress_reporter!r}): pass an instance of tune.CLIReporter, or of a "
             "subclass of tune.ProgressReporter"
         )
-
-
-def _name_of(trainable: Any) -> str:
-    name = getattr(trainable, "__name__", None) or type(trainable).__name__
-    return "".join(c if c.isalnum() or c in "_-" else "-" for c in str(name)) or "trainable"
 
 
 def _check_same_keys(identity: Mapping[str, Any], space: Mapping[str, Any]) -> None:

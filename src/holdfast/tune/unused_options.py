@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.trackers.trial_callback import Callback
 from holdfast.train.config import RunConfig
 from holdfast.train.trainer import DataParallelTrainer
-from holdfast.train.unused import Option, of_any_run, of_train_functions, of_workers, warn_unused
+from holdfast.train.unused import Option, of_any_run, of_train_functions, of_workers, of_workers_output, warn_unused
 from holdfast.tune.tune_config import TuneConfig
 
 
@@ -31,4 +31,5 @@ def _of_trainer(trainer: DataParallelTrainer, run: RunConfig, on_ray: bool) -> l
     own = trainer.run_config
     given = own.has_own_name or own != RunConfig(name=own.name)
     instead: Option = ("The trainer's own run_config", given and own is not run, "the Tuner's takes its place")
-    return [instead, *of_workers(trainer.scaling_config, on_ray), *of_train_functions(run)]
+    of_runs = [*of_train_functions(run), *of_workers_output(run)]
+    return [instead, *of_workers(trainer.scaling_config, on_ray), *of_runs]

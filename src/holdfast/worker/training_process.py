@@ -28,6 +28,7 @@ from .temporary import mark_temporary_files
 
 Unpacker(TO_WORKER)  # once, before anything is forked: it keeps what it learns about the messages
 _MOST_TRACE = 200_000  # characters
+_TELLING_S = 30.0  # how long a worker that has failed lives until it has said so
 _MOST_BODY = 16 << 20  # bytes of an exception that is sent as it is
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -54,11 +55,15 @@ def perform(
 ) -> int:
     """Run the payload in a session; also used where the train function runs in the script's own process, which does not
     end with it."""
-    failing = threading.Lock()  # held for good by who has told of a failure
+    failing = threading.Lock()  # held for good by who tells of a failure
+    is_told = threading.Event()
 
     def upload_failed(error: BaseException) -> None:
         if is_own_process and failing.acquire(blocking=False):
-            _tell_raised(error, channel, session)
+            try:
+                _tell_raised(error, channel, session)
+            finally:
+                is_told.set()
 
     session = sessions.Session(assignment, channel, on_lost, upload_failed)
     before = sessions.install(session)
@@ -76,6 +81,8 @@ def perform(
         if failing.acquire(blocking=False):
             session.end(returned=False)
             _tell_raised(error, channel, session)
+        else:  # the process must not exit before
+            is_told.wait(_TELLING_S)
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
         return 1

@@ -70,6 +70,10 @@ KEPT_BY = {
     "test_a_callback_asks_for_a_checkpoint",
     "Tune: `can_restore`": "system/tune/test_ray_scripts.py::"
     "test_a_tuner_writes_nothing_before_fit_and_checkpoints_have_a_directory",
+    "Tune: a trial that never reports": "system/tune/test_ray_scripts.py::"
+    "test_errors_are_the_users_and_results_can_be_pickled",
+    "Tune: `params.pkl`": "unit/tune/test_ray_cases_output.py::test_json",
+    "Tune: what Ray refuses or evaluates": "unit/tune/test_ray_cases_search.py::test_configurations_of_a_space",
     "Objects in metrics": "system/tune/test_ray_scripts.py::test_metrics_of_any_type",
     "Tune: `errors[0]`": "system/tune/test_ray_scripts.py::test_errors_are_the_users_and_results_can_be_pickled",
     "Tune: searcher and scheduler after `fit()`": "system/tune/test_ray_scripts.py::"

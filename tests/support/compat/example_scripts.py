@@ -49,7 +49,6 @@ NOT_RUN = {
     "tune/examples/tf_mnist_example.py": _DATA_SET,
     "tune/examples/tune_mnist_keras.py": _DATA_SET,
     "tune/examples/utils.py": "no script",
-    "tune/examples/xgboost_dynamic_resources_example.py": "reads private attributes of Ray's scheduler and controller",
 }
 # Those that are refused on purpose, and the words
 REFUSED = {"tune/examples/mlflow_example.py": "holds a different experiment"}

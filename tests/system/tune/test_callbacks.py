@@ -7,6 +7,8 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,32 @@ def fails_twice(config: dict[str, Any]) -> None:
     tune.report({"attempt": len(attempts.read_text())})
     if len(attempts.read_text()) < 3:
         raise ValueError(f"attempt {len(attempts.read_text())}")
+
+
+def saves_and_waits(config: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "file").touch()
+        tune.report({"x": 1}, checkpoint=tune.Checkpoint.from_directory(directory))
+    while Path(config["until"]).exists():
+        time.sleep(0.02)
+
+
+class Raises(tune.Callback):
+    def on_trial_save(self, *args: Any, **info: Any) -> None:
+        raise RuntimeError("on purpose")
+
+
+def test_a_callback_that_raises_leaves_no_thread_of_a_running_trial(tmp_path: Path) -> None:
+    """Every test checks that; and the next driver continues the trial."""
+    space, waits = {"until": str(tmp_path / "waits")}, tmp_path / "waits"
+    waits.touch()
+    run = tune.RunConfig(name="raised", storage_path=str(tmp_path), verbose=0, callbacks=[Raises()])
+    with pytest.raises(RuntimeError, match="on purpose"):
+        tune.Tuner(saves_and_waits, param_space=space, run_config=run).fit()
+    waits.unlink()
+    run = tune.RunConfig(name="raised", storage_path=str(tmp_path), verbose=0)
+    grid = tune.Tuner(saves_and_waits, param_space=space, run_config=run).fit()
+    assert (grid.num_terminated, grid[0].metrics["training_iteration"]) == (1, 2)
 
 
 def test_a_retry_is_told_and_the_state_comes_back_after_a_restore(tmp_path: Path) -> None:

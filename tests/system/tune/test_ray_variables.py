@@ -54,7 +54,7 @@ def test_callbacks_are_named_by_a_variable(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("named", "match"), [("no_such.Name", "cannot be created"), (f"{HERE}.Reports", "not a Callback")]
+    ("named", "match"), [("no_such.Name", "cannot be used"), (f"{HERE}.Reports", "not a Callback")]
 )
 def test_a_callback_that_cannot_be_made_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, match: str

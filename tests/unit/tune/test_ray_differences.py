@@ -28,6 +28,17 @@ def test_what_a_domain_holds_in_rays_words(domain: Any, text: str) -> None:
     assert domain.domain_str == text
 
 
+def test_each_search_without_a_name_is_named_after_its_trainable(tmp_path: Path) -> None:
+    def own(_config: dict[str, Any]) -> None: ...
+
+    run = tune.RunConfig(storage_path=str(tmp_path))
+    names = [tune.Tuner(own, run_config=run)._definition.run_config.name for _ in range(2)]
+    assert all(name.startswith("own_") for name in names)
+    assert names[0] != names[1], "both would be the same experiment"
+    run = tune.RunConfig(name="given", storage_path=str(tmp_path))
+    assert tune.Tuner(own, run_config=run)._definition.run_config.name == "given"
+
+
 class Counts(tune.Callback):
     def __init__(self) -> None:
         self.known: list[int] = []

@@ -43,7 +43,6 @@ def said(trainable: Any, config: tune.TuneConfig, run: train.RunConfig, on_ray: 
 def test_what_trials_make_no_use_of() -> None:
     run = train.RunConfig(
         sync_config=train.SyncConfig(60, sync_timeout=5, sync_artifacts=True, sync_artifacts_on_checkpoint=False),
-        log_to_file="out",
         callbacks=[OfTraining(), OfTuning()],  # type: ignore[list-item]
         worker_runtime_env={"pip": ["x"], "env_vars": {"A": "1"}},
         failure_config=train.FailureConfig(
@@ -53,7 +52,6 @@ def test_what_trials_make_no_use_of() -> None:
     expected = {
         "TuneConfig(reuse_actors)",
         "RunConfig(callbacks=[OfTraining])",
-        "RunConfig(log_to_file)",
         "RunConfig(worker_runtime_env=['pip'])",
         "SyncConfig(sync_timeout)",
         "SyncConfig(sync_artifacts)",
@@ -75,7 +73,7 @@ def test_what_trials_make_use_of(trainable: Any) -> None:
         stop={"epoch": 3},
         progress_reporter=tune.CLIReporter(),
         verbose=1,
-        log_to_file=True,
+        log_to_file="out",
         callbacks=[OfTuning()],  # type: ignore[list-item]
         checkpoint_config=train.CheckpointConfig(2, "loss", "min", checkpoint_frequency=2, checkpoint_at_end=True),
         failure_config=train.FailureConfig(fail_fast=True, hang_timeout_s=9, max_same_errors=2),
@@ -110,7 +108,7 @@ def test_fit_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("holdfast.tune.tuner.choose", stop)
-    run = tune.RunConfig(storage_path=tmp_path, log_to_file="out")
-    with pytest.warns(UserWarning, match="log_to_file") as seen, pytest.raises(KeyboardInterrupt):
+    run = tune.RunConfig(storage_path=tmp_path, sync_config=train.SyncConfig(sync_timeout=5))
+    with pytest.warns(UserWarning, match="sync_timeout") as seen, pytest.raises(KeyboardInterrupt):
         tune.Tuner(nothing, run_config=run).fit()
     assert seen[0].filename == __file__

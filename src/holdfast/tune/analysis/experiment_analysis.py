@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -200,9 +200,9 @@ class ExperimentAnalysis:
 
     @cached_property
     def trial_dataframes(self) -> dict[str, Any]:
-        """All reports of each trial, by its id."""
+        """All reports of each trial, by its id, with its configuration in columns such as "config/lr"."""
         frame = _pandas("trial_dataframes").DataFrame
-        return {t.trial_id: frame([encodable_row(flat_items(row)) for row in t.rows]) for t in self.trials}
+        return {t.trial_id: frame(list(_rows_of(t))) for t in self.trials}
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
         """Return a data frame with a row for each trial with reports: its last result, or the one with the best
@@ -250,6 +250,12 @@ class ExperimentAnalysis:
             raise ValueError("mode=None: pass it here, or to tune.run")
         check_mode("mode", str(mode or self.default_mode))
         return str(mode or self.default_mode)
+
+
+def _rows_of(trial: AnalysedTrial) -> Iterator[dict[str, Any]]:
+    config = list(flat_items(trial.config, "config/"))
+    for row in trial.rows:
+        yield encodable_row([*flat_items(row), *config])
 
 
 def _trials(results: TrialResults) -> list[AnalysedTrial]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.core.experiment import trial as statuses
 from holdfast.core.experiment.trial import ERROR, PENDING, RUNNING, Trial
 from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
@@ -18,6 +19,9 @@ from holdfast.tune.result import EXPR_ERROR_FILE
 class TrialForCallbacks:
     """What callbacks, loggers and reporters see: the same trial, whose checkpoint is one that can be read."""
 
+    # What a status is compared with
+    PENDING, RUNNING, PAUSED = statuses.PENDING, statuses.RUNNING, statuses.PAUSED
+    TERMINATED, ERROR = statuses.TERMINATED, statuses.ERROR
     __slots__ = ("_home", "_trial", "is_stopped", "local_path", "num_failures", "summary")
 
     def __init__(self, trial: Trial, home: Location, local_path: str) -> None:

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.errors import TuneError
-from holdfast.train.config import CheckpointConfig, RunConfig, SyncConfig
+from holdfast.train.config import CheckpointConfig, RunConfig, SyncConfig, unique_name
 from holdfast.train.trainer import DataParallelTrainer
-from holdfast.tune.registry import check_trainable, get_trainable
+from holdfast.tune.registry import check_trainable, get_trainable, name_of
 from holdfast.tune.stopper import Stopper, as_stopper
 
 
@@ -53,7 +53,8 @@ class Experiment:
             )
         stop = as_stopper(list(stop)) if isinstance(stop, (list, tuple)) else stop or None
         where: dict[str, Any] = {"storage_path": storage_path or local_dir, "storage_filesystem": storage_filesystem}
-        self._location = RunConfig(name=name or "", stop=stop, **where).location
+        name = name or unique_name(name_of(self.trainable))
+        self._location = RunConfig(name=name, stop=stop, **where).location
         self.name = self._location.name
         self.spec: dict[str, Any] = {
             "run": run,

@@ -81,7 +81,7 @@ class ExperimentDriver:
             text = message_of(error)
             raise
         finally:
-            self._close(self._nodes.close)
+            self._close(self._nodes.close, *(run.abandon for run in self._runs.values() if not run.is_over))
             try:
                 self._listeners.finished(outcome, text)
             finally:

@@ -154,6 +154,11 @@ class TrialRun:
         except Exception as error:
             self._failed(error)
 
+    def abandon(self) -> None:
+        """The experiment's driver has failed, and all processes have been ended: the next one continues the trial."""
+        self._driver.close()
+        self._driver.release()
+
     def on_time(self, now: float) -> None:
         if self.due() <= now:
             self.take_in([])

@@ -39,6 +39,7 @@ from holdfast.tune.resources import total
 from holdfast.tune.schedulers import ASHAScheduler, FIFOScheduler
 from holdfast.tune.stopper import NoopStopper
 from holdfast.tune.trainable import entry_of, resources_of, trainer_resources, trial_trainer
+from holdfast.tune.trainable.output_files import with_output_files
 
 _NEVER_PAUSE = (FIFOScheduler, ASHAScheduler)
 
@@ -76,7 +77,7 @@ class TrialRuntime:
             may_pause = scheduler is not None and type(scheduler) not in _NEVER_PAUSE
             decides = {"may_pause": may_pause, "may_stop": not self._never_decides}
             entry = entry_of(self._trainable, run.checkpoint_config, run.stop, **decides)
-            self._entry = PickledTrainable(entry)
+            self._entry = PickledTrainable(with_output_files(entry, run.log_to_file))
 
     def open(self, storage: Any) -> None:
         run = self._definition.run_config

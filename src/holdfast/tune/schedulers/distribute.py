@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.metric_names import lookup, number
+from holdfast.tune.resources import PlacementGroupFactory
 
 from .trial_scheduler import ExperimentView, TrialView
 
@@ -55,8 +56,8 @@ class DistributeResources:
         trial: TrialView,
         result: Mapping[str, Any],
         scheduler: ResourceChangingScheduler,
-    ) -> Bundles | None:
-        base = scheduler.base_trial_resources or bundles_of(trial.resources)
+    ) -> PlacementGroupFactory | None:
+        base = bundles_of(scheduler.base_trial_resources or trial.resources)
         if not self.add_bundles and len(base) != 1:
             raise ValueError(
                 f"{type(self).__name__}(add_bundles=False): trials have {len(base)} bundles and must have one; "
@@ -65,8 +66,8 @@ class DistributeResources:
         unit = self._unit(base)
         units = self._units_for(experiment, trial, scheduler, base, unit)
         if self.add_bundles:
-            return base + (unit,) * units
-        return (_sum([base[0], *[unit] * units]),)
+            return PlacementGroupFactory(base + (unit,) * units)
+        return PlacementGroupFactory([_sum([base[0], *[unit] * units])])
 
     def _unit(self, base: Bundles) -> dict[str, float]:
         if self.increase_by:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from holdfast.train.checks import WrongTypeError
 from holdfast.tune.space.domains import Domain, Function, RandomSource
 from holdfast.tune.space.tree import substituted
 
@@ -24,7 +25,7 @@ def check_mutations(mutations: Mutations, argument: str) -> None:
             if not values:
                 raise ValueError(f"{name}={values!r}: pass at least one value")
         elif not isinstance(values, Domain) and not callable(values):
-            raise TypeError(
+            raise WrongTypeError(
                 f"{name}={values!r}: pass a list, a dict, tune.uniform(...) or a function without arguments"
             )
 

@@ -10,14 +10,17 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from holdfast.tune.resources import PlacementGroupFactory
+
+from .allocation_view import AllocationTrial, AllocationView
 from .decision import Decision, Resize
 from .distribute import Bundles, DistributeResources, DistributeResourcesToTopJob, bundles_of
 from .trial_scheduler import ExperimentView, FIFOScheduler, Requests, TrialScheduler, TrialView
 
 __all__ = ["DistributeResources", "DistributeResourcesToTopJob", "ResourceChangingScheduler"]
 
-# Called with the experiment, the trial, its result and the scheduler; returns bundles, one dict, anything with
-# ``bundles``, or None to leave the trial as it is.
+# Called with an ``AllocationView``, the trial, its result and the scheduler; returns a ``PlacementGroupFactory``,
+# bundles, one dict, or None to leave the trial as it is.
 AllocationFunction = Callable[[Any, Any, Any, Any], Any]
 _EVENLY = DistributeResources()
 
@@ -48,9 +51,11 @@ class ResourceChangingScheduler(TrialScheduler):
         return self._base.mode
 
     @property
-    def base_trial_resources(self) -> Bundles | None:
-        """The resources with which every trial starts."""
-        return self._base_resources
+    def base_trial_resources(self) -> PlacementGroupFactory | None:
+        """The resources with which every trial starts; None before the first trial."""
+        return None if self._base_resources is None else PlacementGroupFactory(self._base_resources)
+
+    _base_trial_resources = base_trial_resources  # which Ray's own example reads
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         return self._base.set_search_properties(metric, mode, **spec)
@@ -64,7 +69,7 @@ class ResourceChangingScheduler(TrialScheduler):
         decision = Decision.of(self._base.on_trial_result(experiment, trial, result))
         if decision != "CONTINUE" or self._allocate is None:
             return decision
-        wanted = self._allocate(experiment, trial, result, self)
+        wanted = self._allocate(AllocationView(experiment), AllocationTrial(trial), result, self)
         if wanted is None or bundles_of(wanted) == bundles_of(trial.resources):
             return decision
         resize = Resize(trial.trial_id, bundles_of(wanted))

@@ -49,6 +49,11 @@ class CallHistory:
     def restore(self, state: Mapping[str, Any]) -> None:
         self._restored = [list(call) for call in state["calls"]]
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether restored calls are yet to be replayed."""
+        return bool(self._restored)
+
     def replay_into(self, searcher: ReplayableSearcher) -> None:
         waiting, self._restored = self._restored, []
         for kind, trial_id, what, *error in waiting:

@@ -133,6 +133,8 @@ class LibrarySearcher(RestorableSearcher):
         self._history.resumed(trial_id, config)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        if self._history.is_waiting:
+            self._ready()
         live = self._live.pop(trial_id, None)
         if live is None:
             return

@@ -14,12 +14,13 @@ from holdfast.core.metric_names import flat_items, lookup, metric_number, number
 from holdfast.tune.result_metrics import DEFAULT_METRIC, TRAINING_ITERATION
 from holdfast.tune.search.call_history import CallHistory, RestorableSearcher
 from holdfast.tune.search.flat_space import nested
-from holdfast.tune.search.optuna_space import OptunaSpace
+from holdfast.tune.search.optuna_space import OptunaSpace, distributions_of
 from holdfast.tune.search.searcher import Objective
 from holdfast.tune.search_space import RandomSource, generate, source_of, unresolved
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.distributions import BaseDistribution
 
 DefineByRun = Callable[["optuna.Trial"], dict[str, Any] | None]
 TRIAL_ID = "holdfast_trial_id"  # identifies a trial in the user's storage
@@ -81,6 +82,11 @@ class OptunaSearch(RestorableSearcher):
             self._seed = spec.get("seed")
         return True
 
+    @staticmethod
+    def convert_search_space(spec: Mapping[str, Any]) -> dict[str, BaseDistribution]:
+        """Return the space as Optuna's distributions, by flat names; constants are left out."""
+        return distributions_of(spec)
+
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         study = self._ready()
         if trial_id not in self._live:
@@ -115,6 +121,8 @@ class OptunaSearch(RestorableSearcher):
         self._history.resumed(trial_id, config)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        if self._history.is_waiting:
+            self._ready()
         live = self._live.get(trial_id)
         if live is None or isinstance(self.metric, list):
             return
@@ -144,6 +152,8 @@ class OptunaSearch(RestorableSearcher):
 
     def _end(self, trial_id: str, result: dict[str, Any] | None, error: bool) -> tuple[_Live | None, float | None]:
         """The trial, which is forgotten, and the last value that it reported."""
+        if self._history.is_waiting:
+            self._ready()
         live, latest = self._live.pop(trial_id, None), self._latest.pop(trial_id, None)
         if live is not None:
             self._history.ended(trial_id, result, error, self._metric_names(), [TRAINING_ITERATION])

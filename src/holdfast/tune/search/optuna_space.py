@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.tune.search.flat_space import FlatSpace, Parameter, Range, numeric
-from holdfast.tune.space.tree import Path
+from holdfast.tune.space.domains import Categorical, Float, Function, Integer
+from holdfast.tune.space.tree import Path, leaves, slashed
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -21,6 +22,28 @@ class OptunaSpace(FlatSpace):
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
         return {name: parameter.theirs for name, parameter in self.parameters.items()}
+
+
+def distributions_of(space: Mapping[str, Any]) -> dict[str, BaseDistribution]:
+    """For Optuna's own use: values as they are in the config, multiples included, except on a logarithmic scale, where
+    Optuna has none."""
+    found = ((path, _distribution(path, leaf)) for path, leaf in leaves(dict(space)))
+    return {slashed(path): distribution for path, distribution in found if distribution is not None}
+
+
+def _distribution(path: Path, leaf: Any) -> BaseDistribution | None:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(leaf, Categorical):
+        return CategoricalDistribution(leaf.categories)
+    if isinstance(leaf, Float):
+        return FloatDistribution(leaf.lower, leaf.upper, log=leaf.log, step=None if leaf.log else leaf.q)
+    if isinstance(leaf, Integer):
+        return IntDistribution(leaf.lowest, leaf.highest, log=leaf.log, step=1 if leaf.log else leaf.q)
+    if isinstance(leaf, Function):
+        raise ValueError(f"OptunaSearch: {slashed(path)!r} is a sample_from, which Optuna cannot sample")
+    known = _parameter(path, leaf)  # raises an error for the others
+    return None if known is None else known.theirs
 
 
 def _parameter(path: Path, leaf: Any) -> Parameter | None:

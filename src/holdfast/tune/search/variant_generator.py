@@ -18,6 +18,7 @@ __all__ = [
     "generate_variants",
     "grid_search",
     "parse_spec_vars",
+    "resolve_nested_dict",
 ]
 
 
@@ -37,6 +38,19 @@ def parse_spec_vars(
     unresolved = {path for path, _ in [*drawn, *gridded]}
     constants = [(path, leaf) for path, leaf in leaves(spec) if path not in unresolved and not is_grid(leaf)]
     return constants, list(drawn), [(path, Categorical(values)) for path, values in gridded]
+
+
+def resolve_nested_dict(nested_dict: dict[str, Any]) -> dict[Path, Any]:
+    """The values of a nested dict by their paths."""
+    return dict(_by_path(nested_dict, ()))
+
+
+def _by_path(node: dict[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _by_path(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 def assign_value(spec: dict[str, Any], path: Path, value: Any) -> None:

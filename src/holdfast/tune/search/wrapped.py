@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.tune.search.searcher import Objective, Searcher, taken_by
+
+_OWN, _INNER = "own", "searcher"
 
 
 class WrappedSearcher(Searcher):
@@ -46,10 +50,17 @@ class WrappedSearcher(Searcher):
         self.searcher.add_evaluated_point(parameters, value, error, pruned, intermediate_values)
 
     def get_state(self) -> dict[str, Any]:
-        return self.searcher.get_state()
+        """Its own state, and that of the inner searcher if it has one."""
+        own = {name: value for name, value in self.__dict__.items() if name != "searcher"}
+        state: dict[str, Any] = {_OWN: copy.deepcopy(own)}
+        with contextlib.suppress(NotImplementedError):
+            state[_INNER] = self.searcher.get_state()
+        return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        self.searcher.set_state(state)
+        self.__dict__.update(copy.deepcopy(state[_OWN]))
+        if _INNER in state:
+            self.searcher.set_state(state[_INNER])
 
     def save(self, checkpoint_path: str) -> None:
         self.searcher.save(checkpoint_path)

@@ -106,12 +106,19 @@ class Float(Domain):
         return _is_number(value) and self.lower <= value <= self.upper and _is_multiple(value, self.q)
 
     def uniform(self) -> Float:
+        self._check_bounded("uniform")
         return replace(self, log=False)
 
     def loguniform(self, base: Any = None) -> Float:
+        self._check_bounded("loguniform")
         if self.lower <= 0:
             raise ValueError(f"Float(lower={self.lower!r}).loguniform(): lower must be greater than 0")
         return replace(self, log=True)
+
+    def _check_bounded(self, method: str) -> None:
+        """``Float(None, None).normal()`` is how Ray's scripts write a normal distribution."""
+        if self.lower is None or self.upper is None:
+            raise ValueError(f"Float({self.lower!r}, {self.upper!r}).{method}(): both bounds must be numbers")
 
     def normal(self, mean: float = 0.0, sd: float = 1.0) -> Normal:
         return Normal(mean, sd)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.train.api import get_context
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.tune.context import get_context as tune_context
 from holdfast.tune.resources import PlacementGroupFactory
 from holdfast.tune.result_metrics import TRAINING_ITERATION
 
@@ -225,8 +226,7 @@ class Trainable:
 
     @property
     def trial_resources(self) -> Any:
-        context = _context()
-        return None if context is None else context.get_trial_resources()
+        return None if _context() is None else tune_context().get_trial_resources()
 
     def get_config(self) -> dict[str, Any]:
         return self.config

@@ -19,7 +19,9 @@ def asked(
 ) -> list[dict[str, float]]:
     scheduler = ResourceChangingScheduler(ASHAScheduler(metric="score", mode="max"), function)
     scheduler.on_trial_add(view_of(Trial("first", resources=base)), Trial("first", resources=base))
-    return list(function(view_of(*trials, **total), trials[number], {"training_iteration": 1}, scheduler))
+    wanted = function(view_of(*trials, **total), trials[number], {"training_iteration": 1}, scheduler)
+    found: list[dict[str, float]] = wanted.bundles
+    return found
 
 
 def having(*cpus: float, **more: Any) -> list[Trial]:
