@@ -48,6 +48,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The processes of xdist must collect the same ids, and an address differs in each."""
+    unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if unstable:
+        raise pytest.UsageError(f"ids with addresses; give @pytest.mark.parametrize other ids: {unstable}")
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
     threads, processes, files = set(threading.enumerate()), descendants(), open_files()

@@ -80,7 +80,7 @@ SPACES: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("space", "expected"), SPACES, ids=str)
+@pytest.mark.parametrize(("space", "expected"), SPACES)
 def test_configurations_of_a_space(space: dict[str, Any], expected: list[dict[str, Any]]) -> None:
     assert configs(space) == expected
 

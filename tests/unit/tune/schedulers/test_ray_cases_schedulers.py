@@ -262,7 +262,7 @@ STEPS: list[tuple[dict[str, Any], dict[str, Any], set[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("config", "mutations", "expected"), STEPS, ids=str)
+@pytest.mark.parametrize(("config", "mutations", "expected"), STEPS)
 def test_steps_of_exploration(config: dict[str, Any], mutations: dict[str, Any], expected: set[Any]) -> None:
     seen = set()
     for seed in range(60):
@@ -283,7 +283,7 @@ def test_steps_of_exploration(config: dict[str, Any], mutations: dict[str, Any],
     assert seen == expected
 
 
-@pytest.mark.parametrize("wrong", [{3, 4}, "invalid", tune.sample_from(lambda: 100.0)], ids=str)
+@pytest.mark.parametrize("wrong", [{3, 4}, "invalid", tune.sample_from(lambda: 100.0)])
 def test_mutations_that_are_none(wrong: Any) -> None:
     with pytest.raises(ValueError):
         population({"float_factor": wrong})
