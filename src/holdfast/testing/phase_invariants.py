@@ -8,7 +8,7 @@ from holdfast.core.run.state import Phase, RunState
 
 from .fates import Violation
 
-LONGEST_CHAIN = 4  # moves in one step: attempt gone, retry, back-off
+LONGEST_CHAIN = 4  # moves in one step: the attempt ends, retry, back-off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.AttemptStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
 
 

@@ -99,7 +99,7 @@ def _sentence(text: str) -> str:
 
 
 def trouble_of(found: Reading, history: AttemptHistory, now: float | None = None) -> list[str]:
-    """What a person should look at. That no driver runs is no trouble in itself."""
+    """What a person should look at. A run without a driver is not in trouble just because of that."""
     trouble = []
     if found.past.is_damaged:
         trouble.append("The journal is damaged")
