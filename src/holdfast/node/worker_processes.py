@@ -168,7 +168,7 @@ class WorkerProcesses:
         self, process: WatchedProcess, world: int, place: Place, base: int, offer: Offer | None
     ) -> Assignment:
         s = self._session
-        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
+        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, offer)
         own = (s.env, s.sys_path, s.argv, s.cwd)
         last = (s.metadata, s.validates, process.mark)
         found = Assignment(process.attempt_number, world, base, place, *common, *own, *last)

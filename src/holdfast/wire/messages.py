@@ -76,7 +76,6 @@ class Configure(Message, frozen=True, tag=True):
     metadata: dict[str, Any]
     validates: bool  # whether the run has a validation function
     storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
-    storage_url: str = ""
     run_key: str = ""  # the same for every driver of the run, different for all other runs
     epoch: int = 0  # the driver's epoch
     scratch: str = ""  # with remote storage: the user's private directory that run_dir lies in, on each machine

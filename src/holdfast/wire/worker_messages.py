@@ -60,7 +60,6 @@ class Assignment(Message, frozen=True, tag=True):
     run_name: str
     run_dir: str
     storage: bytes  # as in Configure
-    storage_url: str
     offer: Offer | None
     env: dict[bytes, bytes]
     sys_path: list[bytes]

@@ -52,6 +52,7 @@ from holdfast.wire.worker_messages import (
 )
 from holdfast.worker.report_files import Files as Files
 from holdfast.worker.report_outbox import ReportOutbox
+from holdfast.worker.run_address import address_in
 from holdfast.worker.worker_place import Placed
 
 _current: Session | None = None
@@ -99,8 +100,8 @@ class Session(Placed):
         self.joins = assignment.joins  # its peers train already, and it takes the place of one
         self.on_peers_lost: Callable[[int], None] = lambda _number: None  # called by another thread
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
-        self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
-        self._storage, self.metadata, self.validates = assignment.storage, assignment.metadata, assignment.validates
+        self.metadata, self.validates = assignment.metadata, assignment.validates
+        self._address = address_in(assignment)
         self.common_metrics: dict[str, Any] = {}  # of all reports, unless they say otherwise
         self.resumed_from = self._newest = assignment.offer
         self.group_timeout_s = 1800.0  # of the framework's collectives
@@ -332,10 +333,7 @@ class Session(Placed):
     @cached_property
     def location(self) -> Location:
         """Where the run is stored."""
-        if not self._storage:
-            return Location.parse("run_dir", self.run_dir)
-        location: Location = cloudpickle.loads(self._storage)
-        return location
+        return self._address.location()
 
     def _wait_for_storage(self) -> None:
         """Storage lags so far behind that nothing more may be staged. Staged files are uploaded without this worker."""

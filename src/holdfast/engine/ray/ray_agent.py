@@ -23,6 +23,7 @@ from holdfast.engine.ray.connection import LeftClusterError, cluster_address, co
 from holdfast.errors import HoldfastError
 from holdfast.node.handshake import AgentListener
 from holdfast.wire import messages as wire
+from holdfast.worker.run_address import address_in
 
 _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
 _CONNECT_WITHIN_S = 60.0
@@ -63,8 +64,8 @@ class RayAgent:
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
         """Start it, and deliver its messages until it has exited."""
-        run_dir = "" if self._configure.storage else self._configure.run_dir
-        about = self._await(self._actor.about.remote(run_dir), _ACTOR_WITHIN_S)
+        needed = address_in(self._configure).directory_of_all
+        about = self._await(self._actor.about.remote(needed), _ACTOR_WITHIN_S)
         if isinstance(about, About):
             self.trouble = self._unusable(about)
         else:
