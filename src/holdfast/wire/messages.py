@@ -41,7 +41,7 @@ from .standby_messages import WorkerIsArmed as WorkerIsArmed
 from .task_messages import RunTask as RunTask
 from .task_messages import TaskDone as TaskDone
 from .worker_messages import (
-    Durable,
+    CheckpointCommitted,
     GoOn,
     HandoverAt,
     Notice,
@@ -51,8 +51,8 @@ from .worker_messages import (
     Raised,
     Reply,
     Report,
-    Request,
     SnapshotKept,
+    WorkerRequest,
 )
 
 # Driver to agent
@@ -238,7 +238,7 @@ class WorkersGone(Message, frozen=True, tag=True):
 class Asked(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
-    request: Request
+    request: WorkerRequest
     process: int = 0  # the number of the replacement that the rank's process came with
 
 
@@ -305,7 +305,7 @@ RunOrder = (
     | Pressure
     | RunTask
     | Reply
-    | Durable
+    | CheckpointCommitted
     | Notice
     | HandoverAt
     | GoOn

@@ -96,7 +96,7 @@ class Reply(Message, frozen=True, tag=True):
     process: int = 0  # which process of the rank asked
 
 
-class Durable(Message, frozen=True, tag=True):
+class CheckpointCommitted(Message, frozen=True, tag="Durable"):
     """A checkpoint was committed; goes through the agent, which knows its directory, to its workers."""
 
     attempt_number: int
@@ -171,7 +171,7 @@ class Armed(Message, frozen=True, tag=True):
     """The worker can repeat its step if a peer is lost."""
 
 
-class Snapshot(Message, frozen=True, tag=True):
+class TookSnapshot(Message, frozen=True, tag="Snapshot"):
     """The worker has written its state after a step into these files; without files: it skips this snapshot."""
 
     step: int
@@ -200,12 +200,23 @@ class Raised(Message, frozen=True, tag=True):
     out_of_memory: bool = False
 
 
-class Request(Message, frozen=True, tag=True):
+class WorkerRequest(Message, frozen=True, tag="Request"):
     request: int
     kind: str
     body: bytes
     index: int  # how many reports the rank had made
 
 
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn | PeersLost | SnapshotKept | TakeRank
-FROM_WORKER = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy
+TO_WORKER = (
+    Assignment
+    | Reply
+    | CheckpointCommitted
+    | Pressure
+    | Notice
+    | HandoverAt
+    | GoOn
+    | PeersLost
+    | SnapshotKept
+    | TakeRank
+)
+FROM_WORKER = Report | TookSnapshot | Ready | Returned | Raised | WorkerRequest | Noticed | Armed | StandsBy

@@ -33,7 +33,7 @@ from holdfast.wire.channel import Channel
 from holdfast.wire.worker_messages import (
     Armed,
     Assignment,
-    Durable,
+    CheckpointCommitted,
     GoOn,
     HandoverAt,
     Notice,
@@ -44,11 +44,11 @@ from holdfast.wire.worker_messages import (
     Ready,
     Reply,
     Report,
-    Request,
-    Snapshot,
     SnapshotKept,
     StandsBy,
     TakeRank,
+    TookSnapshot,
+    WorkerRequest,
 )
 from holdfast.worker.report_files import Files as Files
 from holdfast.worker.report_outbox import ReportOutbox
@@ -270,7 +270,7 @@ class Session(Placed):
         """Whether the agent knows all reports that were made, so that a later snapshot may count."""
         return self._outbox.is_empty
 
-    def tell_snapshot(self, taken: Snapshot) -> None:
+    def tell_snapshot(self, taken: TookSnapshot) -> None:
         self._channel.send(structs.replace(taken, reports=self._reports))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
@@ -350,7 +350,7 @@ class Session(Placed):
         if kind in _ABOUT_REPORTS and not self._outbox.drain(timeout_s):
             raise TimeoutError(f"reports were still being uploaded after {timeout_s} s")
         number = next(self._requests)
-        self._channel.send(Request(number, kind, cloudpickle.dumps(body), self._reports))
+        self._channel.send(WorkerRequest(number, kind, cloudpickle.dumps(body), self._reports))
         with self._answers:
             if not self._answers.wait_for(lambda: number in self._answered or self._closed, timeout_s):
                 raise TimeoutError(f"no answer to {kind!r} within {timeout_s} s")
@@ -363,7 +363,7 @@ class Session(Placed):
 
     def _listen(self) -> None:
         for message in self._channel.receive():
-            if isinstance(message, Durable):
+            if isinstance(message, CheckpointCommitted):
                 self._newest = message.offer
                 self._log.durable = max(self._log.durable, message.index)
             elif isinstance(message, TakeRank):
