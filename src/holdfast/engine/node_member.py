@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -161,3 +161,22 @@ class Member:
                     f"the agent of {self._node.id} ended {in_vain} times before it was ready. Its output says why"
                 )
             )
+
+
+M = TypeVar("M", bound=Member)
+
+
+class MemberSession(Generic[M]):
+    """What the driver says to a node goes to its member; to a node that has none any more, nowhere."""
+
+    _members: dict[str, M]  # by the node's name
+
+    def accept(self, node_id: str, pid: int) -> None:
+        member = self._members.get(node_id)
+        if member is not None:
+            member.accept(pid)
+
+    def send(self, node_id: str, message: wire.Message) -> None:
+        member = self._members.get(node_id)
+        if member is not None:
+            member.send(message)
