@@ -72,7 +72,7 @@ def test_a_worker_is_killed(tmp_path: Path) -> None:
     assert failure.recovered_s is not None
     assert failure.recovered_s > ledger.recovering_s > 0
     assert ledger.productive_s > 0
-    assert ledger.redone_s > 0
+    assert ledger.repeated_s > 0
     assert (ledger.down_s, ledger.waiting_s) == (0, 0)
 
 
