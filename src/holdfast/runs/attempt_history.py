@@ -7,6 +7,7 @@ If a journal has lost records, the history is coarser; it never raises an except
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -119,15 +120,24 @@ class AttemptHistory:
 
 def attempt_history(records: Sequence[Record], now: float | None = None) -> AttemptHistory:
     """``now``: the time up to which a driver that lives has driven; None if there is none."""
-    times = [record.time for record in records]
-    scribe = _Scribe(AttemptHistory(began=min(times, default=0.0)))
-    for record, is_early in zip(records, written_early(records), strict=True):
-        event = _event(record)
-        if event is not None:
-            scribe.enter(event, record.time)
-        if not is_early:
-            scribe.last = max(scribe.last, record.time)
-    return scribe.close(now)
+    return WrittenHistory(records).until(now)
+
+
+class WrittenHistory:
+    """The history that a journal has, which time makes longer."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        times = [record.time for record in records]
+        self._scribe = _Scribe(AttemptHistory(began=min(times, default=0.0)))
+        for record, is_early in zip(records, written_early(records), strict=True):
+            event = _event(record)
+            if event is not None:
+                self._scribe.enter(event, record.time)
+            if not is_early:
+                self._scribe.last = max(self._scribe.last, record.time)
+
+    def until(self, now: float | None) -> AttemptHistory:
+        return self._scribe.copied().close(now)
 
 
 def _event(record: Record) -> ev.Event | None:
@@ -184,6 +194,18 @@ class _Scribe:
         failure = self._state.failure
         if failure is not None and failure is not before.failure:
             self._fail(failure, time, event)
+
+    def copied(self) -> _Scribe:
+        """For ``close``, which changes what it closes."""
+        known, copied = self.history, copy(self)
+        copied.history = replace(
+            known,
+            attempts=[replace(span) for span in known.attempts],
+            drivers=[replace(span) for span in known.drivers],
+            stalls=list(known.stalls),
+            waits=list(known.waits),
+        )
+        return copied
 
     def close(self, now: float | None) -> AttemptHistory:
         history = self.history
