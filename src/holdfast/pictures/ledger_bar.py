@@ -7,7 +7,7 @@ from holdfast.runs.ledger import Ledger
 
 MEANINGS = {
     "productive": "training that was kept",
-    "redone": "training that was lost and repeated",
+    "repeated": "training that was lost and repeated",
     "stalled": "training waited for storage",
     "starting": "from the start of a driver or attempt to its first report",
     "recovering": "from a failure to the start of the next attempt",

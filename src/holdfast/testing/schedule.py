@@ -261,9 +261,9 @@ def _with_live_ranks(schedule: Schedule) -> Schedule:
     standbys = rng.choice((0, 1, 1, 2))
     spec = structs.replace(spec, standby_workers=standbys, regroup_timeout_s=rng.choice((2.0, 10.0)))
     nodes = schedule.nodes
-    if nodes and rng.random() < 0.6:  # ranks of a node that will be removed can move
+    if nodes and rng.random() < 0.85:  # ranks of a node that will be removed can move
         nodes = (*nodes, (2, 0.0))
-        faults["node drained"] = faults.get("node drained", frozenset()) | {rng.randint(1, 12)}
+        faults["node drained"] = faults.get("node drained", frozenset()) | {rng.randint(1, 12), rng.randint(1, 12)}
     for kind in rng.choices(
         [*MEAN_CHANCE_LIVE, "worker killed in a collective", "several workers at once"], k=rng.randint(2, 6)
     ):

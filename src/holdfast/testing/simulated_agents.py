@@ -14,7 +14,15 @@ import cloudpickle
 
 from holdfast.store.manifests import parse_manifest_line
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, PeersLost, Pressure, Reply, SnapshotKept
+from holdfast.wire.worker_messages import (
+    CheckpointCommitted,
+    HandoverAt,
+    Notice,
+    PeersLost,
+    Pressure,
+    Reply,
+    SnapshotKept,
+)
 
 from .clock import Clock
 from .schedule import Faults, Workload
@@ -208,7 +216,7 @@ class Agents:
             attempt.lost.add(index)
         return index in attempt.lost
 
-    def _durable(self, node: Node, message: Durable) -> None:
+    def _durable(self, node: Node, message: CheckpointCommitted) -> None:
         """Files that are in storage may be removed: the node may need the space."""
         node.machine.unsaved.pop(message.id, None)
         if message.id in node.machine.gathered and self._rng.random() < 0.5:
@@ -288,7 +296,7 @@ _OBEY: dict[type[wire.Message], Callable[[Agents, Node, Any], None]] = {
     wire.Probe: Agents._probe,
     wire.OpenDoor: Agents._open_door,
     wire.Meet: Agents._meet,
-    Durable: Agents._durable,
+    CheckpointCommitted: Agents._durable,
     Pressure: Agents._press,
     Notice: lambda agents, node, message: agents._workers.notice(node, message),
     HandoverAt: lambda agents, node, message: agents._workers.hand_over_at(node, message),

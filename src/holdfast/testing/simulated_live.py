@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import PeersLost, Reply, Request
+from holdfast.wire.worker_messages import PeersLost, Reply, WorkerRequest
 
 from .fates import expect
 from .simulated_attempt import Death, Node, SimulatedAttempt, Status, Worker
@@ -143,7 +143,7 @@ class LiveWorkers(Workers):
         worker.request = self._requests
         steps = -1 if worker.joins else attempt.base + worker.done
         body = {"steps": steps, "joins": worker.joins > 0, "endpoint": _HERE if worker.joins else None}
-        request = Request(worker.request, "regroup", cloudpickle.dumps(body), worker.reports)
+        request = WorkerRequest(worker.request, "regroup", cloudpickle.dumps(body), worker.reports)
         self._say(worker, wire.Asked(attempt.attempt_number, worker.rank, request, worker.process))
         self._maybe_strike(attempt)
 

@@ -26,6 +26,7 @@ from holdfast.store.journal import Record
 from holdfast.wire import messages as wire
 
 from .clock import Clock, DriverClock
+from .counted_commands import COUNTED, count
 from .fates import Violation
 from .invariants import Judge
 from .schedule import Faults, Schedule
@@ -40,8 +41,6 @@ from .start_invariants import StartJudge
 
 REVIVED_AFTER_S = 1.0  # the next driver starts
 _SAID_ONCE = wire.NodeJoining | wire.NodeReady | wire.NodeLost | wire.NodeDraining | wire.WorkersGone | wire.Asked
-
-
 _DISTURBANCES = (
     "message of an old attempt",
     "stop asked",
@@ -52,7 +51,6 @@ _DISTURBANCES = (
     "clock stands still",
     "wall clock jumps",
 )
-_COUNTED = {do.Rest, do.StartAttempt, do.SetTimer, do.CancelTimer}
 
 
 class DriverKilled(Exception):
@@ -337,8 +335,8 @@ class SimulatedRuntime:
         self._judge(turn)
         self._start_judge.stepped(turn.commands)
         for command in turn.commands:
-            if type(command) in _COUNTED:
-                self._count(command, turn)
+            if type(command) in COUNTED:
+                count(command, turn, self._faults)
                 self._fire_cancelled(command)
 
     def _judge(self, turn: StepTaken) -> None:
@@ -364,16 +362,6 @@ class SimulatedRuntime:
                 break
             self._judge(turn)
         assert self._judged == len(self.journal)
-
-    def _count(self, command: do.Command, turn: StepTaken) -> None:
-        if isinstance(command, do.Rest):
-            self._faults.count("a node rested" if command.on else "a node came back from its rest")
-        elif isinstance(command, do.StartAttempt) and any(p.id == command.resume for p in turn.after.carried):
-            self._faults.count("an attempt resumed from what was staged")
-        elif isinstance(command, do.SetTimer) and command.timer == timers.DOUBT:
-            self._faults.count("a driver waited for the end of what it could not reach")
-        elif isinstance(command, do.CancelTimer) and command.timer == timers.DOUBT and turn.before.doubted:
-            self._faults.count("a node came back while it was waited for")
 
     def _fire_cancelled(self, command: do.Command) -> None:
         if not isinstance(command, do.CancelTimer) or self.kernel is None:

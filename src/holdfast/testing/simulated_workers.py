@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Report, Request, SnapshotKept
+from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Report, SnapshotKept, WorkerRequest
 
 from .clock import Clock
 from .schedule import FENCE_S, Faults, Workload
@@ -303,7 +303,7 @@ class Workers:
         if urgent:
             attempt.waiting.setdefault(index, []).append(worker)
             self._requests += 1
-            request = Request(self._requests, "durable", b"", worker.reports)
+            request = WorkerRequest(self._requests, "durable", b"", worker.reports)
             self._say(worker, wire.Asked(attempt.attempt_number, worker.rank, request, worker.process))
         return not urgent
 

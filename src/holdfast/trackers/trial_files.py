@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.trackers.logger_callback import LoggerCallback
 from holdfast.trackers.trial_callback import Trial
@@ -37,20 +37,41 @@ class AppendedFile:
             self._file.close()
 
 
-File = TypeVar("File", bound=AppendedFile)
+class Flushed(Protocol):
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
 
 
-class TrialFileLogger(LoggerCallback, Generic[File]):
-    """Writes results to their file at the end of each turn of the driver's loop."""
+File = TypeVar("File", bound=Flushed)
+Appended = TypeVar("Appended", bound=AppendedFile)
 
-    check_owner: Callable[[], None] | None = None  # raises if another driver has taken over the experiment
+
+class FilesOfTrials(LoggerCallback, Generic[File]):
+    """A file for each trial. Results reach it at the end of each turn of the driver."""
 
     def __init__(self) -> None:
         self._files: dict[str, File] = {}
         self._unflushed: set[File] = set()
 
+    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
+        while self._unflushed:
+            self._unflushed.pop().flush()
+
+    def _done_with(self, file: File) -> None:
+        self._unflushed.discard(file)
+        file.close()
+
+    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        self._unflushed.clear()
+        while self._files:  # of trials that were left unfinished
+            self._files.popitem()[1].close()
+
+
+class TrialFileLogger(FilesOfTrials[Appended]):
+    check_owner: Callable[[], None] | None = None  # raises when another driver has the experiment
+
     @abstractmethod
-    def _open(self, trial: Trial) -> File: ...
+    def _open(self, trial: Trial) -> Appended: ...
 
     def _is_ours(self) -> bool:
         try:
@@ -60,7 +81,7 @@ class TrialFileLogger(LoggerCallback, Generic[File]):
             return False
         return True
 
-    def _file_of(self, trial: Trial) -> File:
+    def _file_of(self, trial: Trial) -> Appended:
         """The trial's file, to add lines to."""
         file = self._files.get(trial.trial_id)
         if file is None:
@@ -68,17 +89,7 @@ class TrialFileLogger(LoggerCallback, Generic[File]):
         self._unflushed.add(file)
         return file
 
-    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
-        while self._unflushed:
-            self._unflushed.pop().flush()
-
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         file = self._files.pop(trial.trial_id, None)
         if file is not None:
-            self._unflushed.discard(file)
-            file.close()
-
-    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
-        self._unflushed.clear()
-        while self._files:  # of trials that were left unfinished
-            self._files.popitem()[1].close()
+            self._done_with(file)

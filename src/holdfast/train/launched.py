@@ -113,7 +113,7 @@ class Follower(Placed):
     group_timeout_s = 0.0
     devices: tuple[int, ...] = ()
     address = "127.0.0.1"
-    run_name = run_dir = run_url = ""
+    run_name = run_dir = ""
     resumed_from: Offer | None = None
     validates = True
     started = False

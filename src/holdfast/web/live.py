@@ -23,8 +23,8 @@ Look = Callable[[], Any]  # returns another value when something has changed
 
 
 class PageWatch:
-    def __init__(self, look: Look, every_s: float) -> None:
-        self._look, self._every_s = look, every_s
+    def __init__(self, look: Look, every_s: float, watched: Any) -> None:
+        self._look, self._every_s, self.watched = look, every_s, watched
         self.pages = 0
         self.state: Any = None
         self.changed = asyncio.Event()
@@ -52,11 +52,16 @@ class PageWatches:
     def __len__(self) -> int:
         return len(self._watches)
 
-    async def stream(self, address: str, look: Look, every_s: float) -> AsyncIterator[bytes]:
+    def watched(self, address: str) -> Any:
+        """What ``stream`` was given by the first page; None if no page watches."""
+        watch = self._watches.get(address)
+        return None if watch is None else watch.watched
+
+    async def stream(self, address: str, look: Look, every_s: float, watched: Any = None) -> AsyncIterator[bytes]:
         """Server-sent events: the state now, and again whenever it has changed."""
         watch = self._watches.get(address)
         if watch is None:
-            watch = self._watches[address] = PageWatch(look, every_s)
+            watch = self._watches[address] = PageWatch(look, every_s, watched)
         watch.pages += 1
         sent: Any = None
         try:

@@ -15,7 +15,7 @@ GOOD, BUSY, BAD, OVER = "good", "busy", "bad", "over"  # each has its own sign a
 _SILENT = 20  # times the usual duration of a report
 _SILENT_S = 60.0
 _LITTLE_S = 0.05  # less is not worth a sentence
-_LOST = ("redone", "stalled", "down")
+_LOST = ("repeated", "stalled", "down")
 _RESTARTING = ("recovering", "waiting", "capacity")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.core.metric_names import flat_items
 from holdfast.core.run.state import ValidationStatus
 from holdfast.runs import timeline
-from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, attempt_history
+from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, WrittenHistory, attempt_history
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.past import IDENTITY
 from holdfast.runs.pending_checkpoints import PendingCheckpoint, pending_checkpoints
@@ -134,8 +134,13 @@ def is_long(stored: StoredRun) -> bool:
 def glance(stored: StoredRun) -> str:
     """Only the version, for a page that waits for changes."""
     found = stored.read(with_manifests=False)
-    history = attempt_history(found.records, None if found.driver is None else time.time())
+    history = _history(stored, found)
     return version_of(found, history, pending_of(stored, found))
+
+
+def _history(stored: StoredRun, found: Reading) -> AttemptHistory:
+    written = stored.of_journal("history", lambda: WrittenHistory(found.records))
+    return written.until(None if found.driver is None else time.time())
 
 
 def pending_of(stored: StoredRun, found: Reading) -> list[PendingCheckpoint]:
@@ -146,7 +151,7 @@ def pending_of(stored: StoredRun, found: Reading) -> list[PendingCheckpoint]:
 
 def run_view(stored: StoredRun, found: Reading | None = None) -> RunView:
     found = stored.read() if found is None else found
-    history = attempt_history(found.records, None if found.driver is None else time.time())
+    history = _history(stored, found)
     ledger = found.quick_ledger(QUICKLY_READ)
     identity, pending = stored.known_identity(), pending_of(stored, found)
     reports, last = found.last_report
@@ -168,7 +173,7 @@ def run_view(stored: StoredRun, found: Reading | None = None) -> RunView:
         health=health_of(found, history, ledger, trouble),
         lost_s=lost_s(ledger),
         history=history,
-        moments=timeline.moments(found.records)[-_SHOWN_MOMENTS:],
+        moments=stored.of_journal("moments", lambda: timeline.moments(found.records)[-_SHOWN_MOMENTS:]),
         ledger=ledger,
         failures=_failures(stored, history, ledger),
         checkpoints=_checkpoints(found, history.resumed),

@@ -41,7 +41,7 @@ from .standby_messages import WorkerIsArmed as WorkerIsArmed
 from .task_messages import RunTask as RunTask
 from .task_messages import TaskDone as TaskDone
 from .worker_messages import (
-    Durable,
+    CheckpointCommitted,
     GoOn,
     HandoverAt,
     Notice,
@@ -51,8 +51,8 @@ from .worker_messages import (
     Raised,
     Reply,
     Report,
-    Request,
     SnapshotKept,
+    WorkerRequest,
 )
 
 # Driver to agent
@@ -76,7 +76,6 @@ class Configure(Message, frozen=True, tag=True):
     metadata: dict[str, Any]
     validates: bool  # whether the run has a validation function
     storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
-    storage_url: str = ""
     run_key: str = ""  # the same for every driver of the run, different for all other runs
     epoch: int = 0  # the driver's epoch
     scratch: str = ""  # with remote storage: the user's private directory that run_dir lies in, on each machine
@@ -239,7 +238,7 @@ class WorkersGone(Message, frozen=True, tag=True):
 class Asked(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
-    request: Request
+    request: WorkerRequest
     process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
@@ -306,7 +305,7 @@ RunOrder = (
     | Pressure
     | RunTask
     | Reply
-    | Durable
+    | CheckpointCommitted
     | Notice
     | HandoverAt
     | GoOn

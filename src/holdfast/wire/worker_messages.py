@@ -60,7 +60,6 @@ class Assignment(Message, frozen=True, tag=True):
     run_name: str
     run_dir: str
     storage: bytes  # as in Configure
-    storage_url: str
     offer: Offer | None
     env: dict[bytes, bytes]
     sys_path: list[bytes]
@@ -97,7 +96,7 @@ class Reply(Message, frozen=True, tag=True):
     process: int = 0  # the process of the rank that asked
 
 
-class Durable(Message, frozen=True, tag=True):
+class CheckpointCommitted(Message, frozen=True, tag="Durable"):
     """A checkpoint was committed. The agent adds its directory and forwards this to the workers."""
 
     attempt_number: int
@@ -172,7 +171,7 @@ class Armed(Message, frozen=True, tag=True):
     """The worker can repeat its step if a peer is lost."""
 
 
-class Snapshot(Message, frozen=True, tag=True):
+class TookSnapshot(Message, frozen=True, tag="Snapshot"):
     """The worker has written its state after a step into these files. Without files, it skips this snapshot."""
 
     step: int
@@ -201,12 +200,23 @@ class Raised(Message, frozen=True, tag=True):
     out_of_memory: bool = False
 
 
-class Request(Message, frozen=True, tag=True):
+class WorkerRequest(Message, frozen=True, tag="Request"):
     request: int
     kind: str
     body: bytes
     index: int  # reports that the rank had made
 
 
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn | PeersLost | SnapshotKept | TakeRank
-FROM_WORKER = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy
+TO_WORKER = (
+    Assignment
+    | Reply
+    | CheckpointCommitted
+    | Pressure
+    | Notice
+    | HandoverAt
+    | GoOn
+    | PeersLost
+    | SnapshotKept
+    | TakeRank
+)
+FROM_WORKER = Report | TookSnapshot | Ready | Returned | Raised | WorkerRequest | Noticed | Armed | StandsBy

@@ -34,7 +34,7 @@ class Exited(Message, frozen=True, tag=True):
     status: int  # as from os.waitpid
 
 
-class Paused(Message, frozen=True, tag=True):
+class ProcessPaused(Message, frozen=True, tag="Paused"):
     pid: int
     stopped: bool
 
@@ -44,4 +44,4 @@ class Warm(Message, frozen=True, tag=True):
 
 
 TO_ZYGOTE = Fork | Preload
-FROM_ZYGOTE = Forked | NotForked | Exited | Paused | Warm
+FROM_ZYGOTE = Forked | NotForked | Exited | ProcessPaused | Warm
