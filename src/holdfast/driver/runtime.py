@@ -308,9 +308,14 @@ def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
         return []
     newest = past.state.newest
     if _had_finished(past):
-        since = f"resumes from {newest.id}" if newest else "starts again from the beginning, as it has no checkpoint"
+        since = (
+            f"This start continues from {newest.id} and trains only if the script now asks for more, for example more "
+            "epochs. "
+            if newest
+            else "It has no checkpoint, so this start trains from the beginning. "
+        )
         return [
-            f"Run {name!r} has already finished; it {since}. "
+            f"Run {name!r} already finished. {since}"
             + (f"Settings changed since then: {changed}. " if changed else "")
             + "To train a new run instead, choose another RunConfig(name=...) or set RunConfig(fresh=True)."
         ]

@@ -1,8 +1,8 @@
-"""The runtime of a simulated driver: it passes inputs to the real kernel and carries its effects out in the simulation.
+"""The runtime of a simulated driver. It passes inputs to the real kernel and carries out its effects in the simulation.
 
-The driver can die wherever a real one can: before and after each journal record, between two effects, between a
-manifest and its record, and in the middle of recovery. Only the journal, storage and the files on nodes outlive it. If
-storage is remote, the kernel receives inputs while the journal is written, and must act on nothing before that.
+The driver can be killed wherever a real one can: before and after each journal record, between two effects, between a
+manifest and its record, and during recovery. Only the journal, storage and the files on nodes survive it. If storage is
+remote, the kernel receives inputs while the journal is written, and must not act on them before that is done.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DISTURBANCES = (
 
 
 class DriverKilled(Exception):
-    """The driver dies at this point."""
+    """The driver is killed at this point."""
 
 
 class SimulatedRuntime:
@@ -73,7 +73,7 @@ class SimulatedRuntime:
         self.trace: list[str] | None = None
         self.steps = 0
         self.ended: Outcome | None = None
-        self.kernel: Kernel | None = None  # of the driver that lives
+        self.kernel: Kernel | None = None  # of the living driver
         self._own_clock = DriverClock(clock)
         self._inbox: list[Any] = []
         self._answers: list[Any] = []
@@ -123,7 +123,7 @@ class SimulatedRuntime:
         self._take_in([*announced, fx.NodesAnnounced()])
 
     def die(self) -> None:
-        """Everything that the driver started ends with it, as far as it learns of that."""
+        """Everything that the driver started ends with it, as far as it notices."""
         self._judge_the_rest()
         self.kernel = None
         for left in (self._inbox, self._answers, self._heard):
@@ -146,7 +146,7 @@ class SimulatedRuntime:
     # Inputs
 
     def deliver(self, item: Any) -> None:
-        """Put it into the inbox; a busy driver takes several inputs at a time, and journals them together."""
+        """Put the input into the inbox. A busy driver takes several inputs at a time and journals them together."""
         self._inbox.append(item)
         if len(self._inbox) == 1 and self.kernel is not None:
             busy = self._rng.random()
@@ -166,7 +166,7 @@ class SimulatedRuntime:
             self._take_in([])
 
     def _take_in(self, items: Iterable[Any]) -> None:
-        """As in the real runtime: immediate answers to an effect come before everything else."""
+        """Take an input. As in the real runtime, immediate answers to an effect come first."""
         self._answers.extend(items)
         try:
             while True:
@@ -216,7 +216,7 @@ class SimulatedRuntime:
             self._wake_at = due
             self._wakes += 1
             if due < float("inf"):
-                # Never immediately: in real time a timer that is due now is still later than now.
+                # Never immediately: a real timer that is due now still fires later.
                 self._clock.at(max(due, self._clock.now + 0.001), self._wake, self._wakes)
 
     def _disturb(self, item: Any) -> None:
@@ -245,7 +245,7 @@ class SimulatedRuntime:
                 assert self.kernel is not None
                 waits = self.kernel.known.timers
                 jumped = self._own_clock.jump(way * self._rng.uniform(30.0, 300.0))
-                if timers.DOUBT in waits and jumped > 0:  # no jump makes time pass for others
+                if timers.DOUBT in waits and jumped > 0:  # a jump of this clock makes no time pass for others
                     waits[timers.DOUBT] += jumped
                 self._set_alarm()
         if self._faults.hit("wall clock jumps"):
@@ -317,7 +317,7 @@ class SimulatedRuntime:
         self.die()
 
     def _fail(self, error: StorageError) -> None:
-        """The driver cannot continue, and says so in the journal if it can; a person starts it again."""
+        """The driver cannot continue, and journals that if it can. A person starts it again."""
         self._faults.count("a driver could not continue without storage")
         self._note(f"the driver cannot continue: {error}")
         self._judge_the_rest()
@@ -356,7 +356,7 @@ class SimulatedRuntime:
         self.judge.journalled(event)
 
     def _judge_the_rest(self) -> None:
-        """What a dying driver had journalled, and could not act on any more."""
+        """Judge what the driver had journalled before it was killed, and could not act on any more."""
         for turn in self.kernel.waiting if self.kernel is not None else ():
             if turn.event.durable and self._judged == len(self.journal):
                 break

@@ -1,4 +1,4 @@
-"""TensorBoard: curves of the trial's numbers and the table of parameters, in event files in its directory."""
+"""TensorBoard: event files in the trial's directory, with curves of its numbers and the table of parameters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TBXLoggerCallback(FilesOfTrials[EventFile]):
 
 
 def curves(result: Mapping[str, Any]) -> dict[str, float]:
-    """What of a result is drawn: numbers other than NaN."""
+    """The values of a result that are drawn: numbers other than NaN."""
     wanted = {key: value for key, value in result.items() if key not in NOT_CURVES and type(value) not in NO_NUMBERS}
     found = ((PREFIX + name, number(value)) for name, value in flat_items(wanted))
     return {name: value for name, value in found if value is not None and value == value}

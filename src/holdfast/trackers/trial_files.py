@@ -1,4 +1,4 @@
-"""Loggers that append to a file in each trial's directory, as long as the experiment is this driver's."""
+"""Loggers that append to a file in each trial's directory, as long as this driver owns the experiment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.trackers.trial_callback import Trial
 
 
 class AppendedFile:
-    """Added lines wait in memory until they are flushed, so that a driver that has lost the experiment can drop
+    """Added lines stay in memory until they are flushed, so that a driver that has lost the experiment can drop
     them."""
 
     def __init__(self, path: Path, is_ours: Callable[[], bool]) -> None:
@@ -77,12 +77,12 @@ class TrialFileLogger(FilesOfTrials[Appended]):
         try:
             if self.check_owner is not None:
                 self.check_owner()
-        except Exception:  # the driver meets it too, and says so
+        except Exception:  # the driver gets the same error, and reports it
             return False
         return True
 
     def _file_of(self, trial: Trial) -> Appended:
-        """To add to."""
+        """The trial's file, to add lines to."""
         file = self._files.get(trial.trial_id)
         if file is None:
             file = self._files[trial.trial_id] = self._open(trial)

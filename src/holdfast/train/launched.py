@@ -22,7 +22,7 @@ from holdfast.worker.worker_place import Placed
 
 @dataclass(frozen=True)
 class LaunchedWorld:
-    """What torchrun has told this process."""
+    """What torchrun has passed to this process."""
 
     rank: int
     world_size: int

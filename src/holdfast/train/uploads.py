@@ -142,9 +142,9 @@ def _place_in_run(session: Session, checkpoint: Checkpoint) -> str:
     below = at.removeprefix(f"{run}/")
     if below == at or below.startswith("checkpoints/"):
         raise ValueError(
-            f"report(checkpoint={checkpoint!r}): what you store yourself must be below {session.location}/, and not in "
-            "its checkpoints/, so that it belongs to the run: use another directory there, such as "
-            'get_context().get_storage().build_checkpoint_path_from_name("my-checkpoint")'
+            f"report(checkpoint={checkpoint!r}): files that you store yourself belong below {session.location}/, but "
+            "outside its checkpoints/. Use get_context().get_storage()"
+            '.build_checkpoint_path_from_name("my-checkpoint")'
         )
     return below
 

@@ -145,7 +145,7 @@ def test_no_upload_of_no_file_reports_the_metrics(session: Any, exists: bool) ->
 
 
 def test_no_upload_elsewhere_is_refused(session: Any, kept: Path) -> None:
-    with pytest.raises(ValueError, match="must be below"):
+    with pytest.raises(ValueError, match=r"belong below .* but outside its checkpoints/"):
         train.report({}, Checkpoint(kept), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
     assert session.reports == []
 
