@@ -63,7 +63,7 @@ class Driver:
         self._plan, self._engine, self._settings = plan, engine, settings
         self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
         self._storage = storage or storage_at(plan.location, self._inbox, settings, plan.score_attribute)
-        self._configuration = configuration(plan, settings, self._storage.upload_address())
+        self._configuration = configuration(plan, settings, self._storage.node_address())
         self._display = display or OffDisplay()
         self._executor = Executor(plan, self._storage, self._display, observer or Nobody())
         self._kernel: Kernel | None = None  # until the run has been taken over from an earlier driver

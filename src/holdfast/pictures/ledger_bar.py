@@ -1,4 +1,4 @@
-"""Where the time of a run went: one bar, and a row for each part with its meaning."""
+"""How a run spent its time: one bar, and a row for each part with its meaning."""
 
 from __future__ import annotations
 

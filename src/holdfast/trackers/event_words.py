@@ -1,4 +1,4 @@
-"""An event in words, for the event log. Other events are described by their name and fields."""
+"""Describes events in words, for the event log. Events that are not listed here show their name and fields."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class DataParallelTrainer:
         try:
             record.read(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:
-            raise  # whether there is one cannot be told, and to start again for that would be wrong
+            raise  # it is unknown whether a run exists, and starting again would be wrong
         except StorageError:
             return False
         return True

@@ -34,7 +34,7 @@ USUAL_METRICS = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-FINAL_ROWS = 200  # nobody reads more than this on a screen
+FINAL_ROWS = 200  # more rows than a person reads on a screen
 UNBOUNDED = 10_000
 _ITERATION, _STATUS, _VARIES, _OTHER, _CONSTANT = range(1, 6)  # which columns are shown first
 _ABSENT = object()

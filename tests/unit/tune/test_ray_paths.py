@@ -164,6 +164,14 @@ def test_resources_and_environments_by_name() -> None:
         get_env("desert")
 
 
+def test_a_normal_sampler_needs_a_deviation() -> None:
+    from holdfast.tune.search import sample
+
+    assert sample.Normal(sd=2.0).mean == 0.0
+    with pytest.raises(ValueError, match="greater than 0"):
+        sample.Normal()
+
+
 def test_whether_init_was_called() -> None:
     assert not holdfast.is_initialized()
     holdfast.init()

@@ -51,7 +51,7 @@ def make(kind: str, stream: TextIO | None = None) -> TrialsDisplay | None:
 
 
 class TrialsDisplay(BackgroundDisplay):
-    """Told by the experiment's listeners."""
+    """Gets the events of the experiment's listeners."""
 
     noun = "experiment"
 
