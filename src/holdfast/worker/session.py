@@ -126,6 +126,7 @@ class Session(Placed):
         self._closed = self._pressure = False
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
         self.snapshot_kept = SnapshotKept(0, -1)  # the newest that is complete on all ranks, or never will be
+        self.regrouped_at = -1  # the step behind which all ranks have continued after the last live recovery
         self._lockstep = assignment.lockstep
         self._rank_zero_only = assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
@@ -217,6 +218,7 @@ class Session(Placed):
         found: dict[str, Any] = self.request(
             "regroup", {"steps": steps, "joins": endpoint is not None, "endpoint": endpoint}
         )
+        self.regrouped_at = max(found["steps"])
         return found
 
     def continue_behind(self, reports: int, made: int) -> None:

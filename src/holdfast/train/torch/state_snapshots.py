@@ -94,21 +94,28 @@ class SnapshotWriter:
     the gradients for that update are computed. So whatever is lost, at most one completed step is lost with it.
     """
 
-    def __init__(self, session: Session, memory: Memory, keep: tuple[int, int] | None = None) -> None:
-        """``keep``: the newest snapshot that is complete on all ranks, by attempt and step, if that is known."""
-        self._session, self._keep = session, keep or _resumed_from(memory)
+    def __init__(self, session: Session, memory: Memory | None, keep: tuple[int, int] | None = None) -> None:
+        """``keep``: the newest snapshot that is complete on all ranks, by attempt and step, if that is known. Without
+        memory it takes no snapshots, but keeps pace with the other ranks."""
+        self._session = session
         self._pieces: dict[str, _Piece] = {}
-        self._memory = memory
+        self._memory = memory or Memory("")
+        self._keep = keep or _resumed_from(self._memory)
         self._last = -1  # the step that was written last
         self._step = -1  # that was completed last
-        self._is_on = True
+        self._is_on = memory is not None
         self._pace = _Pace()
         session.at_end(register_optimizer_step_pre_hook(self._before_update).remove)
 
     def count_step(self, step: int, every: int, share: float | None) -> bool:
         """Whether a snapshot is due after it."""
         self._step = step
-        return self._is_on and self._pace.count_step(step, every, share)
+        if step <= self._session.regrouped_at:
+            return False  # a replaced rank takes none of it
+        is_due = self._pace.count_step(step, every, share)
+        if is_due and not self._is_on:
+            self._pace.took(self._session.world_size)
+        return is_due and self._is_on
 
     def _before_update(self, *_: Any) -> None:
         if self._is_on and self._pace.is_each_step and self._last == self._step:
@@ -125,6 +132,10 @@ class SnapshotWriter:
         return False
 
     def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
+        self._take(captured, parts)
+        self._pace.took(self._session.world_size)
+
+    def _take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
         session, step = self._session, captured["steps"]
         if not session.reports_are_told:
             # An earlier report is still being uploaded, so the snapshot's place in the run is uncertain.
@@ -142,7 +153,11 @@ class SnapshotWriter:
         moves, own = state_shards.can_be_cut(parts), alike(parts, captured["parts"])
         session.tell_snapshot(TookSnapshot(step, 0, moves, files, self._keep, own))
         self._last, self._keep = step, None
-        self._pace.took(session.world_size)
+
+    def replaced(self, complete: tuple[int, int] | None) -> None:
+        """Ranks were replaced: the new ones learn the pace anew, and so do the others."""
+        self._pace = _Pace()
+        self.regrouped(complete)
 
     def regrouped(self, complete: tuple[int, int] | None) -> None:
         """Ranks were replaced, or one has skipped a snapshot. A snapshot that was incomplete then will never be
@@ -171,7 +186,8 @@ def _resumed_from(memory: Memory) -> tuple[int, int] | None:
 
 class _Pace:
     """After which steps a snapshot is due. A share of the time is converted into a number of steps. All ranks agree on
-    the steps even while that number is being learnt."""
+    the steps even while that number is being learnt: each of them calls ``took`` for each step that is due, also if it
+    takes no snapshot then."""
 
     def __init__(self) -> None:
         self._every = 1

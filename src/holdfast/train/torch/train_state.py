@@ -144,16 +144,16 @@ class TrainState:
         session = api.session_for("torch.TrainState.snapshot")
         if not self._counted:  # by ``recoverable``
             self.steps += 1
-        if self._writer is None and session.memory is not None:
+        if self._writer is None:
             self._writer = state_snapshots.SnapshotWriter(session, session.memory, self._complete)
-        if self._writer is not None and self._writer.count_step(self.steps, every, share):
+        if self._writer.count_step(self.steps, every, share):
             self._writer.take(self.capture(), self._parts)
 
     def _regrouped(self, complete: tuple[int, int] | None) -> None:
         """Ranks were replaced; this is the newest snapshot that is complete, by attempt and step."""
         self.__dict__["_complete"] = complete
         if self._writer is not None:
-            self._writer.regrouped(complete)
+            self._writer.replaced(complete)
 
     def report(self, metrics: dict[str, Any], checkpoint: bool = True, **options: Any) -> None:
         """Call ``train.report`` with a checkpoint of this state. Every rank must call it, after the same step.

@@ -21,6 +21,7 @@ class Session:
     rank = local_rank = 0
     world_size = attempt_number = 1
     reports_are_told = True
+    regrouped_at = -1
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -66,10 +67,10 @@ class Training:
     def updates(self) -> int:
         return -int(self.weight.item())
 
-    def step(self, every: int = 1) -> None:
+    def step(self, every: int = 1, share: float | None = None) -> None:
         self.optimizer.step()
         self.steps += 1
-        if self.writer.count_step(self.steps, every, None):
+        if self.writer.count_step(self.steps, every, share):
             rng = {"python": [3, [1], None], "numpy": ["MT19937", [1], 0, 0, 0.0]}
             self.writer.take({"steps": self.steps, "values": {}, "parts": {}, "rng": rng}, {})
 
@@ -136,3 +137,60 @@ def test_what_another_rank_skips_is_not_waited_for_and_the_complete_one_stays(tr
     first, second, third, fourth = session.written
     assert first != second == third, "the first, which is complete, stays"
     assert fourth == first
+
+
+@pytest.fixture
+def agreed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps after which a rank took part when the ranks agreed on a pace: it becomes each second step."""
+    found: list[int] = []
+
+    def all_reduce(every: torch.Tensor, _op: object) -> None:
+        found.append(1)
+        every.fill_(2)
+
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda: "gloo")
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    return found
+
+
+def parts_taken(training: Training, agreed: list[int], steps: int) -> list[int]:
+    """How often the rank had taken part after each step."""
+    training.session.world_size, found = 2, list[int]()
+    for _ in range(steps):
+        training.session.snapshot_kept = SnapshotKept(1, training.steps)
+        training.step(share=0.5)
+        found.append(len(agreed))
+    return found
+
+
+ALL_RANKS = [1, 2, 2, 2, 2, 3]  # after steps 1, 2 and 6, the fourth that was due
+
+
+def test_a_rank_agrees_on_the_pace(training: Training, agreed: list[int]) -> None:
+    assert parts_taken(training, agreed, 6) == ALL_RANKS
+
+
+def test_a_rank_that_skips_a_snapshot_agrees_on_the_pace_with_the_others(training: Training, agreed: list[int]) -> None:
+    """Else what it does next meets what they do, such as a reduction of gradients."""
+    training.session.reports_are_told = False
+    assert parts_taken(training, agreed, 6) == ALL_RANKS
+
+
+def test_a_rank_that_takes_no_more_agrees_on_the_pace_with_the_others(training: Training, agreed: list[int]) -> None:
+    with pytest.warns(UserWarning, match="no space left"):
+        training.writer._stop("no space left")
+    assert parts_taken(training, agreed, 6) == ALL_RANKS
+
+
+def test_a_rank_without_memory_agrees_on_the_pace_with_the_others(training: Training, agreed: list[int]) -> None:
+    training.writer = SnapshotWriter(training.session, None)  # type: ignore[arg-type]
+    assert parts_taken(training, agreed, 6) == ALL_RANKS
+
+
+def test_ranks_learn_the_pace_anew_with_one_that_was_replaced(training: Training, agreed: list[int]) -> None:
+    parts_taken(training, agreed, 6)
+    agreed.clear()
+    training.session.regrouped_at = training.steps + 1
+    training.writer.replaced(None)
+    assert parts_taken(training, agreed, 8) == [0, 1, 1, 2, 2, 2, 2, 3], "none is due after the step of the replacement"
