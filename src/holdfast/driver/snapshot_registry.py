@@ -33,13 +33,15 @@ class _Taken:
     snapshot: Snapshot | None = None  # when it is complete
     made: Counter[int] = field(default_factory=Counter)  # how many ranks made so many reports before it
 
-    def note(self, rank: int, reports: int) -> None:
+    def note(self, rank: int, reports: int, rank_zero_only: bool) -> None:
+        """With ``rank_zero_only``, the other ranks make no reports, so only its own count says anything."""
         before = self.reports.get(rank)
         if before != reports:
-            self.made.subtract([] if before is None else [before])
-            self.made = +self.made
-            self.made[reports] += 1
             self.reports[rank] = reports
+            if rank == 0 or not rank_zero_only:
+                self.made.subtract([] if before is None else [before])
+                self.made = +self.made
+                self.made[reports] += 1
 
     def is_on(self, nodes: Collection[str]) -> bool:
         there = set(nodes)
@@ -69,6 +71,7 @@ class SnapshotRegistry:
         self._steps: dict[int, int] = {}  # the last step that was known to be complete before a report of the run
         self._newest = -1  # step that any rank has completed
         self._given_up = -1  # snapshots up to this step that were incomplete when ranks were replaced stay so
+        self._why_ended = ""  # the attempt takes no more, because a rank does not
 
     # Messages of nodes
 
@@ -92,6 +95,9 @@ class SnapshotRegistry:
         if message.attempt_number != state.attempt_number or state.attempt is None:
             return
         which = (message.attempt_number, message.step)
+        if message.why_ended or self._why_ended:
+            self._end(message)
+            return
         if which not in self._taken and message.step <= self._given_up:
             return
         if not message.pieces:
@@ -100,7 +106,7 @@ class SnapshotRegistry:
         self._open_stores()
         self._note_writer(node, message.pieces)
         taken = self._taken.setdefault(which, _Taken(message.moves))
-        taken.note(message.rank, message.reports)
+        taken.note(message.rank, message.reports, state.spec.rank_zero_only)
         taken.moves = taken.moves and message.moves
         taken.alike.add(message.alike)
         order = self._told.get(node)
@@ -117,7 +123,7 @@ class SnapshotRegistry:
         if len(taken.reports) < world_size or len(taken.made) > 1:
             return
         if taken.snapshot is None:
-            report = state.base + message.reports
+            report = state.base + taken.reports[0]
             self._steps[report] = message.step
             for old in list(self._steps)[:-_KNOWN_STEPS]:
                 del self._steps[old]
@@ -132,6 +138,16 @@ class SnapshotRegistry:
         if message.step > self._given_up:
             complete = self.regrouped(message.step)
             self._outbox.tell(SnapshotKept(message.attempt_number, message.step, True, complete))
+
+    def _end(self, message: wire.SnapshotHeld) -> None:
+        """A rank takes no more, so no later one can be complete: the others must not wait for it. A replaced rank may
+        take one all the same, because it has not heard that."""
+        is_new = not self._why_ended
+        if is_new:
+            self._why_ended = f"rank {message.rank}: {message.why_ended}"
+        if is_new or (message.pieces and message.step > self._given_up):
+            complete = self.regrouped(max(message.step, self._given_up))
+            self._outbox.tell(SnapshotKept(message.attempt_number, self._given_up, True, complete, self._why_ended))
 
     def regrouped(self, steps: int) -> tuple[int, int] | None:
         """Replaced ranks continue after that step and take no snapshot of earlier steps. Returns the newest complete
@@ -282,7 +298,7 @@ class SnapshotRegistry:
         else:
             self._taken = {key: taken for key, taken in self._taken.items() if key == event_snapshot}
             self._newest = event_snapshot[1]
-        self._recall, self._given_up = None, -1
+        self._recall, self._given_up, self._why_ended = None, -1, ""
         self._writers = set(nodes)
 
 

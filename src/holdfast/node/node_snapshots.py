@@ -87,6 +87,10 @@ class NodeSnapshots:
     # In other threads
 
     def _keep_taken(self, attempt_number: int, rank: int, message: TookSnapshot) -> None:
+        if not message.pieces:
+            said = (attempt_number, rank, message.step, message.reports, message.moves, [], [], True)
+            self._answer(wire.SnapshotHeld(*said, why_ended=message.why_ended))
+            return
         files = {piece: self._own(path) for piece, path in message.pieces.items()}
         for piece, path in files.items():
             if not self._digest_taken(piece, path, attempt_number, message.step):

@@ -64,6 +64,7 @@ class SnapshotHeld(Message, frozen=True, tag=True):
     final: bool  # no further copies will be made
     alike: bytes = b""  # as in the worker's ``Snapshot``
     order: int = 0  # the number of the ``Replicate`` that asked for the copies; 0: before the first
+    why_ended: str = ""  # as in the worker's ``Snapshot``
 
 
 class Recalled(Message, frozen=True, tag=True):

@@ -47,6 +47,7 @@ class SnapshotKept(Message, frozen=True, tag=True):
     step: int
     given_up: bool = False  # this snapshot will never be complete; ``complete`` says which one to keep
     complete: tuple[int, int] | None = None  # the newest complete snapshot: attempt and step
+    why_ended: str = ""  # some rank takes no more: there will be none
 
 
 class Assignment(Message, frozen=True, tag=True):
@@ -180,6 +181,7 @@ class TookSnapshot(Message, frozen=True, tag="Snapshot"):
     pieces: dict[str, str] = field(default_factory=dict)  # files by piece
     keep: tuple[int, int] | None = None  # the newest complete snapshot (attempt, step): no copy of it is overwritten
     alike: bytes = b""  # a digest of what must be the same on all ranks if another number of workers is to resume
+    why_ended: str = ""  # it takes no more
 
 
 class Ready(Message, frozen=True, tag=True):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.core.run import events as ev
 from holdfast.core.run import memory
 from holdfast.core.run.placement import WorkerNeeds
+from holdfast.core.run.run_spec import RunSpec
 from holdfast.core.run.state import Attempt, Durable, Phase, Rank, Ranks, RunState, Snapshot
 from holdfast.driver import effects as fx
 from holdfast.driver.node_registry import NodeRegistry
@@ -70,7 +73,8 @@ class Registry:
 
     def held(self, node: str, rank: int, step: int, **said: Any) -> list[ev.Event]:
         pieces = [memory.SHARED, f"rank-{rank}"]
-        message = wire.SnapshotHeld(1, rank, step, 0, True, pieces, said.pop("copies", []), True, **said)
+        reports, copies = said.pop("reports", 0), said.pop("copies", [])
+        message = wire.SnapshotHeld(1, rank, step, reports, True, pieces, copies, True, **said)
         return list(self.registry.hear(node, message, self.run))
 
     def opened(self, node: str, port: int = 1) -> None:
@@ -170,3 +174,26 @@ def test_a_snapshot_that_a_rank_skips_is_given_up() -> None:
     assert [message for _, message in run.taken(SnapshotKept)] == [SnapshotKept(1, 2, True, (1, 1))], "once"
     assert run.held("n1", 0, 2) == []
     assert [*run.held("n1", 0, 3), *run.held("n1", 1, 3)] == [ev.SnapshotTaken(Snapshot(1, 3, 0, 2))]
+
+
+def test_with_rank_zero_only_the_reports_of_rank_0_count() -> None:
+    """The others make none."""
+    run = Registry("n1", ranks=2)
+    run.run = msgspec.structs.replace(run.run, durable=Durable(RunSpec(rank_zero_only=True), attempt_number=1))
+    assert run.held("n1", 0, 1, reports=3) == []
+    assert run.held("n1", 1, 1, reports=0) == [ev.SnapshotTaken(Snapshot(1, 1, 3, 2))]
+    assert len(run.taken(SnapshotKept)) == 1
+
+
+def test_when_a_rank_takes_no_more_the_others_are_told_why() -> None:
+    """Once, and again those that do not know it yet."""
+    run = Registry("n1", ranks=2)
+    assert [*run.held("n1", 0, 1), *run.held("n1", 1, 1)] == [ev.SnapshotTaken(Snapshot(1, 1, 0, 2))]
+    run.taken(SnapshotKept)
+    ends = [wire.SnapshotHeld(1, rank, 2, 0, True, [], [], True, why_ended="no space left") for rank in (1, 0)]
+    assert [event for end in ends for event in run.registry.hear("n1", end, run.run)] == []
+    kept = SnapshotKept(1, 2, True, (1, 1), "rank 1: no space left")
+    assert [message for _, message in run.taken(SnapshotKept)] == [kept]
+    for rank in (0, 1):
+        assert run.held("n1", rank, 3) == []
+    assert [message for _, message in run.taken(SnapshotKept)] == [SnapshotKept(1, 3, True, (1, 1), kept.why_ended)]

@@ -172,7 +172,7 @@ def digest_of(tree: Any) -> bytes:
     def feed(value: Any) -> None:
         if isinstance(value, torch.Tensor):
             found.update(f"{value.dtype}{tuple(value.shape)}".encode())
-            found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 found.update(f"{key!r}:".encode())

@@ -103,7 +103,7 @@ class SnapshotWriter:
         self._keep = keep or _resumed_from(self._memory)
         self._last = -1  # the step that was written last
         self._step = -1  # that was completed last
-        self._is_on = memory is not None
+        self._is_on = self._is_told = memory is not None
         self._pace = _Pace()
         session.at_end(register_optimizer_step_pre_hook(self._before_update).remove)
 
@@ -113,6 +113,8 @@ class SnapshotWriter:
         if step <= self._session.regrouped_at:
             return False  # a replaced rank takes none of it
         is_due = self._pace.count_step(step, every, share)
+        if is_due and not self._is_told:  # this node has no memory, but others may have some
+            self._tell_end(f"{self._session.node_id} has no memory for them")
         if is_due and not self._is_on:
             self._pace.took(self._session.world_size)
         return is_due and self._is_on
@@ -125,10 +127,13 @@ class SnapshotWriter:
         """Whether the last snapshot is complete, so that the one before it is no longer needed."""
         if self._last < 0 or self._session.await_kept(self._last, _KEPT_WITHIN_S):
             kept = self._session.snapshot_kept
+            if kept.why_ended:
+                self._stop(kept.why_ended)
+                return False
             if kept.given_up and kept.step >= self._last:
                 self.regrouped(kept.complete)
             return True
-        self._stop(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
+        self._end(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
         return False
 
     def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
@@ -148,9 +153,10 @@ class SnapshotWriter:
             where = (session.attempt_number, step, self._keep)
             files = {piece: self._piece(piece).write(tree, *where) for piece, tree in trees.items()}
         except OSError as error:
-            self._stop(str(error))
+            self._end(str(error))
             return
-        moves, own = state_shards.can_be_cut(parts), alike(parts, captured["parts"])
+        moves = state_shards.can_be_cut(parts)
+        own = alike(parts, captured["parts"]) if moves else b""
         session.tell_snapshot(TookSnapshot(step, 0, moves, files, self._keep, own))
         self._last, self._keep = step, None
 
@@ -164,6 +170,15 @@ class SnapshotWriter:
         complete: do not wait for it, and reuse its memory instead of that of the snapshot before."""
         if complete is None or complete[1] < self._last:
             self._last, self._keep = -1, complete
+
+    def _end(self, why: str) -> None:
+        """For all ranks: without this one, no snapshot is complete."""
+        self._tell_end(why)
+        self._stop(why)
+
+    def _tell_end(self, why: str) -> None:
+        self._is_told = True
+        self._session.tell_snapshot(TookSnapshot(self._step, why_ended=why))
 
     def _stop(self, why: str) -> None:
         self._is_on = False

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.train.torch.state_snapshots import SnapshotWriter
+from holdfast.train import checks
+from holdfast.train.torch import state_parts, state_shards
+from holdfast.train.torch.state_snapshots import SnapshotWriter, _Piece
 from holdfast.wire.worker_messages import Memory, SnapshotKept, TookSnapshot
 
 WAIT_S = 60.0
@@ -22,17 +24,20 @@ class Session:
     world_size = attempt_number = 1
     reports_are_told = True
     regrouped_at = -1
+    node_id = "n1"
 
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.told: list[int] = []
         self.written: list[list[str]] = []
+        self.ended: list[str] = []  # why
         self.snapshot_kept, self._ends = SnapshotKept(1, -1), list[Callable[[], None]]()
         self.changed = threading.Condition()
 
     def tell_snapshot(self, taken: TookSnapshot) -> None:
         self.told.append(taken.step)
         self.written.append(sorted(taken.pieces.values()))
+        self.ended += [taken.why_ended] if taken.why_ended else []
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
         with self.changed:
@@ -177,6 +182,7 @@ def test_a_rank_that_skips_a_snapshot_agrees_on_the_pace_with_the_others(trainin
     assert parts_taken(training, agreed, 6) == ALL_RANKS
 
 
+@pytest.mark.usefixtures("_nothing_said")
 def test_a_rank_that_takes_no_more_agrees_on_the_pace_with_the_others(training: Training, agreed: list[int]) -> None:
     with pytest.warns(UserWarning, match="no space left"):
         training.writer._stop("no space left")
@@ -194,3 +200,49 @@ def test_ranks_learn_the_pace_anew_with_one_that_was_replaced(training: Training
     training.session.regrouped_at = training.steps + 1
     training.writer.replaced(None)
     assert parts_taken(training, agreed, 8) == [0, 1, 1, 2, 2, 2, 2, 3], "none is due after the step of the replacement"
+
+
+@pytest.fixture
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process says it once."""
+    monkeypatch.setattr(checks, "_warned", set())
+
+
+@pytest.mark.usefixtures("_nothing_said")
+def test_a_rank_that_cannot_write_tells_the_others_why(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_Piece, "write", full)
+    with pytest.warns(UserWarning, match="no more snapshots are taken in memory: .*No space left on device"):
+        training.step()
+    training.step()
+    assert (training.session.told, training.session.ended) == ([1], ["[Errno 28] No space left on device"])
+
+
+@pytest.mark.usefixtures("_nothing_said")
+def test_a_rank_that_hears_why_another_takes_none_stops_at_once(training: Training) -> None:
+    training.step()
+    training.session.snapshot_kept = SnapshotKept(1, 1, True, None, "rank 1: No space left on device")
+    with pytest.warns(UserWarning, match="rank 1: No space left on device"):
+        training.step()
+    training.step()
+    assert (training.session.told, training.session.ended) == ([1], [])
+
+
+def test_a_rank_without_memory_tells_the_others(training: Training) -> None:
+    training.writer = SnapshotWriter(training.session, None)  # type: ignore[arg-type]
+    training.step()
+    training.step()
+    assert (training.session.told, training.session.ended) == ([1], ["n1 has no memory for them"])
+
+
+def test_states_are_compared_only_where_another_number_of_ranks_can_take_over(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_shards, "can_be_cut", lambda _parts: False)
+    monkeypatch.setattr(state_parts, "digest_of", lambda _tree: pytest.fail("its result is not used"))
+    training.steps, part = 1, torch.utils.data.SequentialSampler([1])
+    rng = {"python": [3, [1], None], "numpy": ["MT19937", [1], 0, 0, 0.0]}
+    training.writer.take({"steps": 1, "values": {}, "parts": {"sampler": {"at": 1}}, "rng": rng}, {"sampler": part})
+    assert training.session.told == [1]
