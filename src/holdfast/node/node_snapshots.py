@@ -88,8 +88,8 @@ class NodeSnapshots:
 
     def _keep_taken(self, attempt_number: int, rank: int, message: TookSnapshot) -> None:
         if not message.pieces:
-            said = (attempt_number, rank, message.step, message.reports, message.moves, [], [], True)
-            self._answer(wire.SnapshotHeld(*said, why_ended=message.why_ended))
+            skipped = (attempt_number, rank, message.step, message.reports, message.moves)
+            self._answer(wire.SnapshotHeld(*skipped, [], [], True, why_ended=message.why_ended))
             return
         files = {piece: self._own(path) for piece, path in message.pieces.items()}
         for piece, path in files.items():
