@@ -103,6 +103,11 @@ class Location:
         return most if self.root else 1
 
     @property
+    def within(self) -> str:
+        """What ``parse`` takes together with ``filesystem``: a path inside it, or else the path or the URL."""
+        return self.key if self.filesystem is not None else str(self)
+
+    @property
     def name(self) -> str:
         return self.key.rpartition("/")[2] or self.root.rpartition("/")[2]
 

@@ -9,8 +9,10 @@ from typing import Any
 import fsspec.asyn
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import holdfast.train as train
+import holdfast.tune as tune
 from support.object_stores.remote_job import expected, load, train_fn, trainer
 from support.object_stores.servers import S3Server
 
@@ -55,3 +57,19 @@ def state_of(result: train.Result) -> tuple[str, int]:
     assert result.checkpoint is not None
     with result.checkpoint.as_directory() as directory:
         return load(Path(directory))
+
+
+@pytest.mark.soak
+def test_trials_run_on_a_filesystem_of_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of its type is a word without a meaning in a URL."""
+    monkeypatch.setenv("HOLDFAST_SCRATCH_DIR", str(tmp_path / "scratch"))
+    (tmp_path / "far" / "runs").mkdir(parents=True)
+    given = SubTreeFileSystem(str(tmp_path / "far"), LocalFileSystem())
+
+    def loss(config: dict[str, Any]) -> None:
+        tune.report({"loss": config["x"]})
+
+    run_config = tune.RunConfig(name="run", storage_path="runs", storage_filesystem=given)
+    results = tune.Tuner(loss, param_space={"x": tune.grid_search([1, 2])}, run_config=run_config).fit()
+    assert not results.errors
+    assert sorted(result.metrics["loss"] for result in results) == [1, 2]

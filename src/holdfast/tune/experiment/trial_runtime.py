@@ -145,7 +145,7 @@ class TrialRuntime:
         run = self._definition.run_config
         own = RunConfig(
             name=trial.directory,
-            storage_path=str(self._location),
+            storage_path=self._location.within,
             storage_filesystem=self._location.filesystem,
             failure_config=replace(run.failure_config, fail_fast=False),
             checkpoint_config=run.checkpoint_config,

@@ -103,6 +103,18 @@ def test_a_wrapped_file_system_of_fsspec_has_an_identity(tmp_path: Path) -> None
     assert parse("runs", wrapped).identity.strip() == str(parse("runs", wrapped))
 
 
+def test_a_trial_is_below_its_experiment_on_a_filesystem_of_pyarrow(tmp_path: Path) -> None:
+    """The name of its type is a word without a meaning in a URL."""
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    given = SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+    own = parse("runs/one", given) / "t0"
+    again = parse(own.within, given)
+    assert again == own
+    assert again.filesystem is given
+    assert parse("s3://bucket/x").within == "s3://bucket/x"
+
+
 def test_a_local_place_is_known_by_its_path() -> None:
     assert parse("/data/runs").identity == "/data/runs"
 
