@@ -11,13 +11,22 @@ from .trial_scheduler import ExperimentView, TrialView
 
 
 class AllocationTrial:
-    """A ``TrialView`` with its resources as a ``PlacementGroupFactory``."""
+    """A ``TrialView`` with its resources as a ``PlacementGroupFactory``. Each call gets new ones; those of a trial are
+    equal."""
 
     def __init__(self, trial: TrialView) -> None:
         self._trial = trial
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_trial" not in self.__dict__:  # while it is copied or unpickled
+            raise AttributeError(name)
         return getattr(self._trial, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AllocationTrial) and self.trial_id == other.trial_id
+
+    def __hash__(self) -> int:
+        return hash(self.trial_id)
 
     @property
     def placement_group_factory(self) -> PlacementGroupFactory:

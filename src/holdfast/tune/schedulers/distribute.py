@@ -30,9 +30,10 @@ def bundles_of(resources: Any) -> Bundles:
 class DistributeResources:
     """Gives every trial the same number of units, as far as possible.
 
-    A unit is ``increase_by``, or one GPU for trials with GPUs, otherwise one CPU. With ``add_bundles``, a unit is a
-    whole bundle. ``increase_by_times`` is the maximum number of units of a trial; below 1 means no limit.
-    ``reserve_resources`` are left free.
+    A unit is ``increase_by``, or one GPU for trials with GPUs (for trials with a fraction of one, that fraction),
+    otherwise one CPU. More than one GPU is rounded down to whole ones, because nothing else can be asked for. With
+    ``add_bundles``, a unit is a whole bundle. ``increase_by_times`` is the maximum number of units of a trial; below 1
+    means no limit. ``reserve_resources`` are left free.
     """
 
     def __init__(
@@ -67,14 +68,17 @@ class DistributeResources:
         units = self._units_for(experiment, trial, scheduler, base, unit)
         if self.add_bundles:
             return PlacementGroupFactory(base + (unit,) * units)
-        return PlacementGroupFactory([_sum([base[0], *[unit] * units])])
+        return PlacementGroupFactory([_valid(_sum([base[0], *[unit] * units]))])
 
     def _unit(self, base: Bundles) -> dict[str, float]:
         if self.increase_by:
             return bundles_of(self.increase_by)[0]
         if self.add_bundles:
             return base[-1]
-        return {"GPU": 1.0} if base[0].get("GPU") else {"CPU": 1.0}
+        gpus = base[0].get("GPU", 0.0)
+        if gpus:
+            return {"GPU": 1.0 if gpus == int(gpus) else gpus}
+        return {"CPU": 1.0}
 
     def _units_for(
         self,
@@ -166,6 +170,12 @@ def _sum(bundles: Sequence[Mapping[str, float]]) -> dict[str, float]:
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
     return total
+
+
+def _valid(bundle: dict[str, float]) -> dict[str, float]:
+    """With a fraction of one GPU, or a whole number of GPUs."""
+    gpus = bundle.get("GPU", 0.0)
+    return {**bundle, "GPU": float(math.floor(gpus + 1e-9))} if gpus > 1 else bundle
 
 
 def _times(resources: Mapping[str, float], unit: Mapping[str, float]) -> int:

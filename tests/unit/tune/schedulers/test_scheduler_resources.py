@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.tune.schedulers import ASHAScheduler, Decision, PopulationBasedTraining, Resize, ResourceChangingScheduler
+from holdfast.tune.schedulers.allocation_view import AllocationView
 from holdfast.tune.schedulers.resource_changing_scheduler import DistributeResources, DistributeResourcesToTopJob
 from support.tune.toy_experiment import Toy, Trial, assert_replays, view_of
 
@@ -48,6 +51,32 @@ def test_even_shares_by_hand(cpus: list[float], total: float, expected: float) -
 def test_trials_with_gpus_get_gpus() -> None:
     trials = [Trial("a", resources=({"CPU": 2.0, "GPU": 1.0},))]
     assert asked(DistributeResources(), trials, trials[0].resources, CPU=8, GPU=4) == [{"CPU": 2, "GPU": 4}]
+
+
+@pytest.mark.parametrize(
+    ("own", "total", "expected"),
+    [(0.5, 0.9, 0.5), (0.5, 1, 1), (0.5, 1.5, 1), (0.5, 2, 2), (0.4, 0.8, 0.8), (0.4, 4, 4)],
+)
+def test_trials_with_a_fraction_of_a_gpu_get_such_fractions_or_whole_gpus(
+    own: float, total: float, expected: float
+) -> None:
+    base = ({"CPU": 1.0, "GPU": own},)
+    found = asked(DistributeResources(), [Trial("a", resources=base)], base, CPU=8, GPU=total)
+    assert found == [{"CPU": 1, "GPU": expected}]
+    trials = [Trial("a", resources=tuple(found))]
+    assert asked(DistributeResources(), trials, base, CPU=8, GPU=total) == found, "it does not change again"
+    ones = DistributeResources(increase_by={"GPU": 1})
+    assert asked(ones, [Trial("a", resources=base)], base, CPU=8, GPU=2) == [{"CPU": 1, "GPU": 1}]
+
+
+def test_a_trial_that_an_allocation_function_sees_is_equal_in_each_call_and_can_be_copied() -> None:
+    view = AllocationView(view_of(*having(1, 2)))
+    first, second = view.get_trials()
+    assert first == view.get_trial("t0") != second
+    assert {first: "known"}[view.get_live_trials()[0]] == "known"
+    for copied in (copy.copy(first), copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
+        assert copied == first
+        assert copied.resources == first.resources
 
 
 def test_units_of_several_resources_with_a_limit_and_a_reserve() -> None:
