@@ -229,8 +229,9 @@ def _identity(location: Location) -> dict[str, Any]:
 
 
 def _named(run: RunConfig, trainable: Any) -> RunConfig:
-    """Without a name, each Tuner has an experiment of its own, named after the trainable."""
-    if run.has_own_name or isinstance(trainable, DataParallelTrainer):
+    """Without a name, each Tuner has an experiment of its own, named after the trainable, also if several have the same
+    trainer."""
+    if run.has_own_name:
         return run
     named = copy.copy(run)
     named.name = named.chosen_name = unique_name(name_of(trainable))

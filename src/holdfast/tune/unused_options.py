@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from holdfast.trackers.trial_callback import Callback
@@ -30,6 +31,7 @@ def warn_unused_in_tuning(trainable: Any, tune: TuneConfig, run: RunConfig, on_r
 def _of_trainer(trainer: DataParallelTrainer, run: RunConfig, on_ray: bool) -> list[Option]:
     own = trainer.run_config
     given = own.has_own_name or own != RunConfig(name=own.name)
-    instead: Option = ("The trainer's own run_config", given and own is not run, "the Tuner's takes its place")
+    is_same = own == run or (not own.has_own_name and own == replace(run, name=own.name))  # then the Tuner has named it
+    instead: Option = ("The trainer's own run_config", given and not is_same, "the Tuner's takes its place")
     of_runs = [*of_train_functions(run), *of_workers_output(run)]
     return [instead, *of_workers(trainer.scaling_config, on_ray), *of_runs]

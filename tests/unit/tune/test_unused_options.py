@@ -66,6 +66,17 @@ def test_what_trials_make_no_use_of() -> None:
     assert on_ray == expected - {"RunConfig(worker_runtime_env=['pip'])"}
 
 
+def test_tuners_of_the_same_trainer_have_names_of_their_own() -> None:
+    """Else the second one continues the experiment of the first."""
+    trainer = train.DataParallelTrainer(nothing)
+    names = {tune.Tuner(trainer)._definition.run_config.name for _ in range(3)}
+    assert len(names) == 3
+    own = train.DataParallelTrainer(nothing, run_config=train.RunConfig(storage_path="elsewhere"))
+    assert said(own, tune.TuneConfig(), tune.Tuner(own)._definition.run_config) == set()
+    named = train.DataParallelTrainer(nothing, run_config=train.RunConfig(name="mine"))
+    assert tune.Tuner(named)._definition.run_config.name == "mine"
+
+
 @pytest.mark.parametrize("trainable", [nothing, Steps])
 def test_what_trials_make_use_of(trainable: Any) -> None:
     run = train.RunConfig(
