@@ -101,12 +101,16 @@ def _execution(options: Mapping[str, Any]) -> ValidationExecution:
         raise ValueError(f"{where}={dict(options)!r}): {', '.join(unknown)} is not an option of Ray's tasks")
     retries = options.get("max_retries", _MAX_RETRIES)
     check_int(f"{where}['max_retries']", retries, least=-1, note="; -1 for no limit")
-    runtime_env = dict(options.get("runtime_env") or {})
-    env = runtime_env.pop("env_vars", None) or {}
+    given = options.get("runtime_env") or {}
+    if not isinstance(given, Mapping):
+        raise WrongTypeError(f"{where}['runtime_env']={given!r}): pass a dict, such as {{'env_vars': {{...}}}}")
+    env = given.get("env_vars") or {}
+    if not isinstance(env, Mapping):
+        raise WrongTypeError(f"{where}['runtime_env']['env_vars']={env!r}): pass a dict of strings")
     if not all(isinstance(text, str) for pair in env.items() for text in pair):
         raise WrongTypeError(f"{where}['runtime_env']['env_vars']={env!r}): pass strings")
-    effective = {"max_retries", "retry_exceptions", *(() if runtime_env else ("runtime_env",))}
-    unused = sorted(set(options) - effective)
+    parts = [f"runtime_env[{name!r}]" for name in given if name != "env_vars"]
+    unused = sorted([*(set(options) - {"max_retries", "retry_exceptions", "runtime_env"}), *parts])
     if unused:
         warn_once(
             f"{where}: {unused}",

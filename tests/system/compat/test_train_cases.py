@@ -103,7 +103,21 @@ def test_options_of_a_task_that_have_no_effect_are_warned_about() -> None:
         train.ValidationConfig(lambda _checkpoint: {}, ray_remote_kwargs={"num_cpus": 2, "num_gpus": 1})
 
 
-WRONG: list[Any] = [{"retries": 1}, {"max_retries": -2}, {"retry_exceptions": ["ValueError"]}, [1]]
+def test_only_the_parts_of_a_runtime_env_that_have_no_effect_are_warned_about() -> None:
+    options = {"runtime_env": {"env_vars": {"A": "b"}, "pip": ["torch"]}}
+    with pytest.warns(UserWarning, match=r"runtime_env\['pip'\] has no effect"):
+        train.ValidationConfig(lambda _checkpoint: {}, ray_remote_kwargs=options)
+
+
+WRONG: list[Any] = [
+    {"retries": 1},
+    {"max_retries": -2},
+    {"retry_exceptions": ["ValueError"]},
+    [1],
+    {"runtime_env": "conda"},
+    {"runtime_env": {"env_vars": ["A=b"]}},
+    {"runtime_env": {"env_vars": {"A": 1}}},
+]
 
 
 @pytest.mark.parametrize("options", WRONG, ids=str)
