@@ -58,6 +58,9 @@ class WrappedSearcher(Searcher):
         return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
+        if _OWN not in state:  # of an earlier version, which kept only that of the inner searcher
+            self.searcher.set_state(state)
+            return
         self.__dict__.update(copy.deepcopy(state[_OWN]))
         if _INNER in state:
             self.searcher.set_state(state[_INNER])

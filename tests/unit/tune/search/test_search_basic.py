@@ -306,3 +306,11 @@ def test_a_suggestion_is_completed_by_the_constants_around_it() -> None:
 def test_a_mistake_is_named(make: Callable[[], Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make()
+
+
+def test_a_wrapper_takes_the_state_of_an_earlier_version() -> None:
+    """It was that of the searcher inside."""
+    inner, other = basic(5), basic(5)
+    ask(ConcurrencyLimiter(inner, 9), 2)
+    ConcurrencyLimiter(other, 9).set_state(inner.get_state())
+    assert other.get_state() == inner.get_state()
