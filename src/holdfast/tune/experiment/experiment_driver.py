@@ -25,7 +25,7 @@ from holdfast.store.journal import Record
 from .callback_delivery import Backlog, CallbackDelivery
 from .live_experiment import LiveExperiment
 from .restore import Kept, entry_of, replay
-from .trial_run import ForTrial, Said, TrialRun
+from .trial_run import ForTrial, Said, TrialRun, abandon
 from .trial_runtime import SharedByTrials, TrialRuntime
 from .trial_starter import TrialStarter
 from .trial_storage import TrialHistory
@@ -81,7 +81,8 @@ class ExperimentDriver:
             text = message_of(error)
             raise
         finally:
-            self._close(self._nodes.close, *(run.abandon for run in self._runs.values() if not run.is_over))
+            self._close(self._nodes.close)
+            abandon([run for run in self._runs.values() if not run.is_over])
             try:
                 self._listeners.finished(outcome, text)
             finally:

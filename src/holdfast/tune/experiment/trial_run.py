@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,6 +22,9 @@ from .capacity import Shares
 from .listeners import Listeners
 from .trial_runtime import SharedByTrials, TrialRuntime
 from .trial_storage import TrialHistory
+
+log = logging.getLogger(__name__)
+_ABANDONED_WITHIN_S = 30.0  # storage may be the reason, and then each trial waits for it as long as it may
 
 
 class ForTrial(NamedTuple):
@@ -218,3 +223,23 @@ class TrialRun:
 
     def _left(self) -> None:
         self.is_gone = True
+
+
+def abandon(runs: Sequence[TrialRun]) -> None:
+    """All at the same time. What a run cannot store within the limit stays in scratch."""
+
+    def end(run: TrialRun) -> None:
+        try:
+            run.abandon()
+        except Exception as error:
+            log.warning("%s", error)
+
+    threads = [threading.Thread(target=end, args=(run,), name="holdfast-abandon", daemon=True) for run in runs]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + _ABANDONED_WITHIN_S
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    late = sum(thread.is_alive() for thread in threads)
+    if late:
+        log.warning("trials whose last reports storage did not take within %g s: %d", _ABANDONED_WITHIN_S, late)
