@@ -16,6 +16,11 @@ def warn_unused_in_tuning(trainable: Any, tune: TuneConfig, run: RunConfig, on_r
     """Warn once for each option that has no effect on trials."""
     others = [type(callback).__name__ for callback in run.callbacks if not isinstance(callback, Callback)]
     of_tuning: list[Option] = [
+        (
+            "RunConfig(log_to_file)",
+            run.log_to_file and run.location.takes_uploads and not isinstance(trainable, DataParallelTrainer),
+            f"{run.location} is not a disk, and what trials print is in their logs there",
+        ),
         ("TuneConfig(reuse_actors)", tune.reuse_actors, "a trial's process costs a fork"),
         (f"RunConfig(callbacks=[{', '.join(others)}])", others, "only a tune.Callback hears of trials"),
         (

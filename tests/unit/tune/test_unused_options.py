@@ -66,6 +66,12 @@ def test_what_trials_make_no_use_of() -> None:
     assert on_ray == expected - {"RunConfig(worker_runtime_env=['pip'])"}
 
 
+def test_files_of_output_are_for_disks() -> None:
+    """In a bucket, the logs have the output."""
+    remote = train.RunConfig(name="a", storage_path="memory://x", log_to_file=True)
+    assert said(nothing, tune.TuneConfig(), remote) == {"RunConfig(log_to_file)"}
+
+
 def test_tuners_of_the_same_trainer_have_names_of_their_own() -> None:
     """Else the second one continues the experiment of the first."""
     trainer = train.DataParallelTrainer(nothing)
