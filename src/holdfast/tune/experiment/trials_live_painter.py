@@ -165,7 +165,7 @@ def _failures(picture: TrialsPicture, now: float, space: int) -> tuple[str, Text
         if not failed:
             name, why = "", failure.text
         elif len(when) + len(name) + len(failed) + len(why) > space:
-            when += f"{shortened(name, max(8, space - len(when) - len(failed)))}{failed.rstrip()}\n"
+            when += f"{shortened(name, max(8, space - len(when) - 1))}:\n"
         else:
             when += name + failed
         text.append(f"{chr(10) if text else ''}{when}")
