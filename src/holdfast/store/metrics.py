@@ -1,6 +1,6 @@
 """Every report of every rank: one file of sealed JSON lines for each rank of each attempt.
 
-An append costs one system call and is durable after ``sync``. A damaged line loses only that line.
+An append costs one system call and is durable after ``sync``. If a line is damaged, only that line is lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a schedule made the driver decide, counted: a fault that never leads to a decision tests nothing."""
+"""Counts the decisions that schedules made the driver take. A fault that never leads to a decision tests nothing."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Sender:
         try:
             self._waiting.put_nowait(work)
         except queue.Full:
-            self._warn(f"{_MOST:,} reports wait to be logged, and no more are taken")
+            self._warn(f"{_MOST:,} reports are waiting to be logged, so new ones are dropped")
 
     def close(self) -> None:
         """Finish the pending jobs, within a time limit."""

@@ -68,7 +68,7 @@ class FilesOfTrials(LoggerCallback, Generic[File]):
 
 
 class TrialFileLogger(FilesOfTrials[Appended]):
-    check_owner: Callable[[], None] | None = None  # raises when another driver has the experiment
+    check_owner: Callable[[], None] | None = None  # raises if another driver has taken over the experiment
 
     @abstractmethod
     def _open(self, trial: Trial) -> Appended: ...

@@ -53,7 +53,7 @@ class PageWatches:
         return len(self._watches)
 
     def watched(self, address: str) -> Any:
-        """What ``stream`` was given by the first page; None if no page watches."""
+        """What the first page passed to ``stream``; None if no page watches."""
         watch = self._watches.get(address)
         return None if watch is None else watch.watched
 

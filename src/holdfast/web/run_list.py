@@ -27,7 +27,7 @@ class _KnownRow:
 
 
 class RunList:
-    """Used by several threads."""
+    """Thread-safe."""
 
     def __init__(self, storages: Storages, searches: Searches) -> None:
         self._storages, self._searches = storages, searches

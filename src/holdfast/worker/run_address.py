@@ -1,5 +1,5 @@
-"""Where a run is stored, as messages to its nodes and workers say it. Only this module reads that; it is asked for what
-follows from it."""
+"""Where a run is stored, according to the messages to its nodes and workers. Only this module reads these fields; other
+code asks it what follows from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F")
 
 
 class SaysWhere(Protocol):
-    """A message to a node or a worker."""
+    """A message to a node or a worker that says where the run is stored."""
 
     @property
     def run_dir(self) -> str: ...
@@ -32,15 +32,15 @@ class RunAddress(ABC):
     @property
     @abstractmethod
     def directory_of_all(self) -> str:
-        """The directory that every node has to reach; empty if none is needed."""
+        """The directory that every node must reach; empty if there is none."""
 
     @abstractmethod
     def node_lost(self, node_id: str) -> None:
-        """The node's machine is lost: so is what only its disk had."""
+        """The node's machine is lost, with everything that only its disk held."""
 
     @abstractmethod
     def files(self, on_disk: Callable[[], F], uploaded: Callable[[], F]) -> F:
-        """What a node does with the files of its workers."""
+        """Calls the function for the way in which a node stores its workers' files."""
 
 
 class DiskAddress(RunAddress):
@@ -57,14 +57,14 @@ class DiskAddress(RunAddress):
         return self._run_dir
 
     def node_lost(self, node_id: str) -> None:
-        """The run's directory is not the node's."""
+        """Nothing to do: the run's directory does not belong to the node."""
 
     def files(self, on_disk: Callable[[], F], uploaded: Callable[[], F]) -> F:
         return on_disk()
 
 
 class UploadAddress(RunAddress):
-    """Each node has a directory of its own in ``run_dir``, and uploads from there."""
+    """Each node has its own directory in ``run_dir`` and uploads from there."""
 
     def __init__(self, location: bytes, run_dir: str) -> None:
         self._location, self._run_dir = location, run_dir
@@ -85,5 +85,5 @@ class UploadAddress(RunAddress):
 
 
 def address_in(message: SaysWhere) -> RunAddress:
-    """The only place that chooses."""
+    """The address in a message. Only this function chooses between disk and uploads."""
     return UploadAddress(message.storage, message.run_dir) if message.storage else DiskAddress(message.run_dir)
