@@ -7,7 +7,7 @@ OLDEST_VENV := .venv-oldest
 FRAMEWORKS_VENV := .venv-frameworks
 BROWSER_VENV := .venv-browser
 # The builds for CPUs, and not what the extras name: xgboost comes with gigabytes of CUDA.
-FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" orbax-checkpoint xgboost-cpu lightgbm scikit-learn pandas pyarrow datasets
+FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" orbax-checkpoint xgboost-cpu lightgbm scikit-learn pandas pyarrow datasets deepspeed
 HOROVOD_VENV := .venv-horovod
 HOROVOD := horovod==0.28.1
 SEARCHERS_VENV := .venv-searchers
@@ -59,8 +59,8 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune tests/system/elastic tests/system/faults \
 		tests/system/training tests/unit/testing -m soak -s
 
-cases: setup ## what Ray's own tests for Train and Tune expect, as tests of ours (about five minutes)
-	$(VENV)/bin/python -m pytest tests/system/compat tests/unit/tune -m 'soak or not soak' -k 'cases'
+cases: setup ## what Ray's own tests for Train and Tune expect, as tests of ours (about ten minutes)
+	$(VENV)/bin/python -m pytest -m 'soak or not soak' $$(PYTHONPATH=tests $(VENV)/bin/python -m support.compat.ray_ledger --tests)
 
 drills: setup $(FRAMEWORKS_VENV)/.ready $(HOROVOD_VENV)/.built ## every fault of a drill on the examples, also those of the frameworks (an hour and more)
 	$(VENV)/bin/python -m pytest tests/system/drill -m soak -s

@@ -1,8 +1,8 @@
 """The recovery timeline of a run: drivers, attempts, failures and checkpoints over time, as bars placed by percent.
 
-Text comes from stored runs: everything is passed through ``shown``, so that it can only be characters. Each kind of
-mark has its own shape or pattern, so that colours are never the only difference. The Tab key reaches the first mark of
-a lane, and the arrow keys its others, with the script of the pages.
+All text comes from stored runs and passes through ``shown``, which leaves only plain characters. Each kind of mark has
+its own shape or pattern, so that colours are never the only difference. The Tab key reaches the first mark of a lane.
+With the script of the pages, the arrow keys reach the others.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from holdfast.runs.attempt_history import (
 from holdfast.runs.pending_checkpoints import PendingCheckpoint
 
 _MOST = 300  # marks in a lane
-_PASSED_OVER, _REACHED = ' tabindex="-1"', ' tabindex="0"'  # by the Tab key
+_PASSED_OVER, _REACHED = ' tabindex="-1"', ' tabindex="0"'  # that the Tab key reaches
 _NODES = 16  # lanes
 _TICKS = 6
-_GAPS = 8  # stretches without a driver that may be drawn short
-_IDLE_SHARE, _GAP_SHARE = 0.4, 0.15  # of the time, before they are; and of what remains, as they are drawn
+_GAPS = 8  # how many stretches without a driver may be drawn short
+_IDLE_SHARE, _GAP_SHARE = 0.4, 0.15  # of the whole time, to be shortened; of the rest, once they are
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800)
 _LIVE_SIGNS = {  # of live recovery, with what the legend says
     REPLACED: ("↻", "a new process took a rank, the other ranks kept theirs"),
@@ -46,13 +46,13 @@ _LIVE_SIGNS = {  # of live recovery, with what the legend says
 
 
 def shown(text: object, limit: int = 400) -> str:
-    """Text as HTML: the reader of a page sees only characters."""
+    """Text as HTML, in which everything is plain characters."""
     plain = printable(str(text))
     return escape(plain if len(plain) <= limit else f"{plain[: limit - 1]}…")
 
 
 def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] = (), link: str | None = None) -> str:
-    """``link``: the page that has an element ``failure-N`` for each failure; None if there is none."""
+    """``link``: a page that has an element ``failure-N`` for each failure, or None."""
     if not history.attempts and not history.drivers:
         return '<p class="soft">Nothing has happened yet. The timeline starts with the first driver.</p>'
     scale = _Scale(history.began, history.ended, _idle(history))
@@ -74,7 +74,7 @@ def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] =
 
 
 class _Scale:
-    """From times to percent. Long stretches without a driver are drawn short: nothing happens in them."""
+    """Converts times to percent. Long stretches without a driver are drawn short, because nothing happens in them."""
 
     def __init__(self, began: float, ended: float, idle: Sequence[tuple[float, float]] = ()) -> None:
         self.began, self.ended = began, max(ended, began + 1e-3)
@@ -83,7 +83,7 @@ class _Scale:
         self.gaps = list(idle) if whole - busy > _IDLE_SHARE * whole else []
         short = 0.0 if not self.gaps else busy * _GAP_SHARE / len(self.gaps)
         edges = [began, *(time for gap in self.gaps for time in gap), self.ended]
-        self.parts = list(zip(edges[::2], edges[1::2], strict=True))  # in which things happen
+        self.parts = list(zip(edges[::2], edges[1::2], strict=True))  # the time in which things happen
         self._lengths = [length for part in self.parts for length in (part[1] - part[0], short)][:-1]
         self._edges, self.whole = edges, max(sum(self._lengths), 1e-3)
 
@@ -174,7 +174,7 @@ def _workers(count: int) -> str:
 
 
 def _nodes(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
-    """A lane for each node of a cluster: when it took part, and what failed there."""
+    """A lane for each node of a cluster. It shows when the node took part, and what failed there."""
     names = list(dict.fromkeys(node for span in history.attempts for node in span.nodes))
     for name in names[:_NODES]:
         spans = [span for span in history.attempts if name in span.nodes][-_MOST:]

@@ -161,7 +161,7 @@ class TrialReading(Reading):
 
 def open_stored(location: Location, patience_s: float = PATIENCE_S, *, once: bool = False) -> StoredRun:
     """The run, experiment or trial there. NotARunError if there is none; NewerFormatError if a newer version of
-    Holdfast has written it; StorageUnavailableError if that cannot be told. ``once``: for one look, which reads each
+    Holdfast has written it; StorageUnavailableError if that is unknown. ``once``: for one look, which reads each
     file once."""
     stored = StoredRun(location, patience_s, once=once)
     try:

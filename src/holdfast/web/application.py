@@ -37,14 +37,14 @@ from holdfast.web.searches import Searches
 from holdfast.web.storages import Storages, link
 from holdfast.web.watched_run import WatchedRun
 
-_INDEXES = 12  # curves of the runs that were looked at last
-_LIST_S = 0.15  # of reading runs, before the list is shown; the page's event stream reads all of them
-_SLICE_S = 0.25  # of reading reports, in one request
-_LATER_SLICE_S = 1.0  # when the page shows a sample already
+_INDEXES = 12  # the curves of as many runs are kept
+_LIST_S = 0.15  # to read runs before the list is shown; the page's event stream reads all of them
+_SLICE_S = 0.25  # to read reports in one request
+_LATER_SLICE_S = 1.0  # the same, when the page already shows a sample
 _FORM_BYTES = 10_000
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # addresses of static files have a version
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # addresses of static files contain a version
 
 
 class Application:
@@ -263,7 +263,7 @@ class Application:
 
 
 def _version_of(rows: Sequence[RunRow]) -> str:
-    """Differs when there is something new to show."""
+    """Changes when there is something new to show."""
     return " ".join(f"{row.address}:{row.state}:{row.reports}:{row.failures}:{len(row.trouble)}" for row in rows)
 
 
@@ -296,7 +296,7 @@ def _verify(stored: StoredRun, id: str) -> dict[str, Any]:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form, which is always short."""
+    """The fields of a form. Our forms are short."""
     body = b""
     async for piece in request.stream():
         body += piece

@@ -1,5 +1,5 @@
-"""A run whose page is open: its journal is read again only when it has changed, and pages that ask at the same time
-share one look. It is forgotten with the last page."""
+"""A run whose page is open. Its journal is read again only when it has changed, and pages that ask at about the same
+time share one look. The run is dropped when its last page is closed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from holdfast.runs.stored_run import StoredRun
 from holdfast.web.run_view import RunView, glance, run_view
 
-_SHARED_S = 0.5  # a look may have begun that long before a page asked
+_SHARED_S = 0.5  # a page may use a look that began up to this long before
 
 
 class WatchedRun:
-    """Used by several threads."""
+    """Thread-safe."""
 
     def __init__(self, stored: StoredRun) -> None:
-        """``stored``: opened for one look, and for nobody else."""
+        """``stored``: opened for one look, and used only here."""
         self._stored, self._lock = stored, threading.Lock()
         self._stamp: Any = None
         self._view: RunView | None = None
@@ -38,10 +38,10 @@ class WatchedRun:
             return self._view
 
     def _look_again(self) -> None:
-        stamp = self._stored.journal_stamp()  # before the journal is read: what is written meanwhile changes it
+        stamp = self._stored.journal_stamp()  # before the journal is read, so that a write in between changes the stamp
         is_same = stamp is not None and stamp == self._stamp and not self._stored.journal()[1]
         id = self._stored.run_id() if is_same else ""
         self._stored.look_again(keeps_journal=is_same)
-        if is_same and id != self._stored.run_id():  # another run has its name
+        if is_same and id != self._stored.run_id():  # another run has taken its name
             self._stored.look_again()
         self._stamp = stamp

@@ -212,8 +212,8 @@ class LiveSteps:
     def _check_whole(self) -> None:
         if not all(loader.ends_step for loader in self._state._loaders()):
             raise RuntimeError(
-                "TrainState.recoverable: this step has a part of a global batch; pass all parts of one to the step, "
-                "or a larger batch_size to the DataLoader"
+                "TrainState.recoverable: the step got only a part of a global batch. Pass it all parts, or use a "
+                "larger batch_size in the DataLoader."
             )
 
     # A new group
