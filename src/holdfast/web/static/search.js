@@ -115,7 +115,7 @@
         x: names ? param.values.map((value) => value + (Math.random() - 0.5) * 0.3) : param.values, y: drawable(plots.trials.map((trial) => trial[1]), plots.mode),
         text: plots.trials.map((trial) => shownText(trial[0])), marker: { size: 5, color: colour("blue"), opacity: plots.trials.length < 300 ? 0.85 : 0.5 },
         hovertemplate: "%{text}<br>%{y:.5g}<extra></extra>" }],
-      layout({ ...axis, xaxis: names ? { tickvals: names.map((_, at) => at), ticktext: names.map(shownText) } : { type: param.log ? "log" : "linear" }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) } } }), CONFIG);
+      layout({ ...axis, xaxis: names ? { tickvals: names.map((_, at) => at), ticktext: names.map(shownText) } : { type: param.log ? "log" : "linear", exponentformat: "power" }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) } } }), CONFIG);
       opens(place.children[number].querySelector(".plot"), (point) => plots.trials[point.pointIndex][2]);
     });
   }
