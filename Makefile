@@ -7,7 +7,7 @@ OLDEST_VENV := .venv-oldest
 FRAMEWORKS_VENV := .venv-frameworks
 BROWSER_VENV := .venv-browser
 # The builds for CPUs, and not what the extras name: xgboost comes with gigabytes of CUDA.
-FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" orbax-checkpoint xgboost-cpu lightgbm scikit-learn pandas pyarrow datasets
+FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" orbax-checkpoint xgboost-cpu lightgbm scikit-learn pandas pyarrow datasets deepspeed
 HOROVOD_VENV := .venv-horovod
 HOROVOD := horovod==0.28.1
 SEARCHERS_VENV := .venv-searchers

@@ -17,6 +17,32 @@ X = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
 Y = X.sum(1)
 
 
+def with_lightning() -> None:
+    import lightning.pytorch as pl
+    import torch
+
+    from holdfast.tune.integration.pytorch_lightning import TuneReportCallback
+
+    class Line(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            loss = torch.nn.functional.mse_loss(self.layer(batch[0]).squeeze(1), batch[1])
+            self.log("train_loss", loss)
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    report = TuneReportCallback({"loss": "train_loss"}, on="train_epoch_end")
+    data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+    trainer = pl.Trainer(max_epochs=3, accelerator="cpu", callbacks=[report], **quiet)
+    trainer.fit(Line(), torch.utils.data.DataLoader(data, batch_size=32))
+
+
 def with_keras() -> None:
     import tensorflow as tf
 
@@ -49,7 +75,7 @@ def with_lightgbm() -> None:
     lightgbm.train(parameters, data, 3, valid_sets=[data], valid_names=["train"], callbacks=[report])
 
 
-FUNCTIONS = {"keras": with_keras, "xgboost": with_xgboost, "lightgbm": with_lightgbm}
+FUNCTIONS = {"lightning": with_lightning, "keras": with_keras, "xgboost": with_xgboost, "lightgbm": with_lightgbm}
 
 
 def objective(config: dict[str, Any]) -> None:

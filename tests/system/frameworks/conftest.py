@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.frameworks.framework_contract import Job
+from support.frameworks.framework_pages import TIMEOUT_S
 
 HERE = Path(__file__).parent
 
@@ -15,7 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.frameworks)
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.docs.page_blocks import name_of, needs_frameworks, pages
-from support.frameworks.framework_pages import drill, run_page
+from support.frameworks.framework_pages import ALL_FAULTS_TIMEOUT_S, drill, drill_all, run_page
 
 EXAMPLES = ["accelerate", "jax", "lightgbm", "lightning", "sklearn", "tensorflow", "transformers", "xgboost"]
 
@@ -19,10 +19,11 @@ def test_the_page_runs(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("framework", EXAMPLES)
 def test_the_example_passes_a_drill(framework: str, tmp_path: Path) -> None:
-    drill(f"{framework}_training.py", tmp_path, "--only", "worker-kill,driver-kill")
+    drill(f"{framework}_training.py", tmp_path)
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(ALL_FAULTS_TIMEOUT_S)
 @pytest.mark.parametrize("framework", EXAMPLES)
 def test_the_example_passes_a_drill_of_all_faults(framework: str, tmp_path: Path) -> None:
-    drill(f"{framework}_training.py", tmp_path)
+    drill_all(f"{framework}_training.py", tmp_path)

@@ -33,7 +33,7 @@ def test_each_framework_reports_metrics_alone(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {name: [3, True, True] for name in ("keras", "xgboost", "lightgbm")}
+    assert found == {name: [3, True, True] for name in ("lightning", "keras", "xgboost", "lightgbm")}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from support.docs.page_blocks import name_of, needs_horovod, pages
 from support.frameworks.framework_contract import HERE, PATIENCE_S, Job, check_kills, check_sizes, numbers
-from support.frameworks.framework_pages import drill, run_page
+from support.frameworks.framework_pages import ALL_FAULTS_TIMEOUT_S, drill, drill_all, run_page
 
 ROUNDS = list(range(1, 11))
 
@@ -56,12 +56,13 @@ def test_the_page_runs(page: Path, tmp_path: Path) -> None:
 
 
 def test_the_example_passes_a_drill(tmp_path: Path) -> None:
-    drill("horovod_training.py", tmp_path, "--only", "worker-kill,driver-kill")
+    drill("horovod_training.py", tmp_path)
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(ALL_FAULTS_TIMEOUT_S)
 def test_the_example_passes_a_drill_of_all_faults(tmp_path: Path) -> None:
-    drill("horovod_training.py", tmp_path)
+    drill_all("horovod_training.py", tmp_path)
 
 
 def test_the_extra_is_what_was_built() -> None:

@@ -160,7 +160,7 @@ def test_resources_and_environments_by_name() -> None:
     )
     tune.register_env("maze", dict)
     assert get_env("maze") is dict
-    with pytest.raises(ValueError, match="Registered: 'maze'"):
+    with pytest.raises(ValueError, match="registered: 'maze'"):
         get_env("desert")
 
 
