@@ -39,6 +39,7 @@ PAGES = {
     "README.md": Followed("starting workers: from checkpoint"),
     "docs/getting-started.md": Followed("of 40 epochs", leaves_out="holdfast drill"),
     "docs/coming-from/torchrun.md": Followed("1 of 1 faults passed", has=(TORCH, "numpy")),
+    "docs/coming-from/ray.md": Followed("1 of 1 faults passed", has=(TORCH, "ray[train]")),
     "docs/coming-from/optuna.md": Followed("resumes with [1-9]", has=("optuna",)),
     "docs/coming-from/lightning.md": Followed("1 of 1 faults passed", has=(TORCH, "lightning")),
     **(

@@ -31,7 +31,7 @@ class Settings:
     metrics_port: int = 0  # of an endpoint for Prometheus in the driver; 0: none
     metrics_host: str = "127.0.0.1"  # where it listens
     event_log: bool = False  # write what happens as JSON lines into the run's directory
-    notify: str = ""  # a shell command, or a URL that takes a POST, told how each run and experiment ends
+    notify: str = ""  # a shell command, or a URL that takes a POST: gets the outcome of each run and experiment
     wrapper: str = ""  # a hook around runs, as module:argument; set by holdfast drill
 
 

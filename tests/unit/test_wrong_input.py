@@ -69,14 +69,14 @@ API: dict[str, tuple[Call, str]] = {
         ).fit(),
         "inside the train function",
     ),
-    "a negative number of workers": (lambda _: ScalingConfig(num_workers=-1), "at least 0|int"),
+    "a negative number of workers": (lambda _: ScalingConfig(num_workers=-1), r"at least 0, or \(min, max\)"),
     "a text for workers": (lambda _: ScalingConfig(num_workers="4"), "pass an int"),
-    "a range the wrong way round": (lambda _: ScalingConfig(num_workers=(4, 2)), r"\(2, 4\)|min"),
+    "a range the wrong way round": (lambda _: ScalingConfig(num_workers=(4, 2)), "1 <= min <= max"),
     "a misspelt resource": (lambda _: ScalingConfig(num_workers=1, resources_per_worker={"gpus": 1}), "did you mean"),
     "an unknown placement": (lambda _: ScalingConfig(placement_strategy="NEAR"), "PACK"),
-    "a name with a slash": (lambda _: RunConfig(name="a/b"), "name"),
+    "a name with a slash": (lambda _: RunConfig(name="a/b"), "Use letters, digits"),
     "a name that is a number": (lambda _: RunConfig(name=3), "pass a str"),
-    "an unknown scheme": (lambda _: RunConfig(storage_path="ftp://host/x"), "s3://|directory"),
+    "an unknown scheme": (lambda _: RunConfig(storage_path="ftp://host/x"), "Use a plain path, file://, s3://"),
     "a broken storage path": (lambda _: RunConfig(storage_path="a\0b"), "remove it"),
     "callbacks that are not callbacks": (lambda _: RunConfig(callbacks=[print]), "UserCallback"),
     "variables that are a list": (lambda _: RunConfig(worker_runtime_env={"env_vars": [1]}), "pass a dict"),
@@ -87,11 +87,17 @@ API: dict[str, tuple[Call, str]] = {
     "an unknown order": (lambda _: CheckpointConfig(checkpoint_score_order="best"), '"max" or "min"'),
     "a flag that is text": (lambda _: CheckpointConfig(rank_zero_only="yes"), "pass True or False"),
     "fresh that is text": (lambda _: RunConfig(fresh="yes"), "pass True or False"),
-    "report outside of training": (lambda _: train.report({"x": 1}), "train function"),
-    "context outside of training": (lambda _: train.get_context().get_world_rank(), "train function"),
+    "report outside of training": (
+        lambda _: train.report({"x": 1}),
+        "Call it in the function that you pass to a trainer",
+    ),
+    "context outside of training": (
+        lambda _: train.get_context().get_world_rank(),
+        "Call it in the function that you pass to a trainer",
+    ),
     "a checkpoint that does not exist": (
         lambda path: trainer(resume_from_checkpoint=Checkpoint(str(path / "no"))),
-        "does not exist",
+        "Pass an existing checkpoint",
     ),
     "a checkpoint as a path": (lambda path: open(Checkpoint(str(path))), "as_directory"),
     "a result of nothing": (lambda path: train.Result.from_path(path / "no"), "<storage_path>/<name>"),
@@ -99,53 +105,54 @@ API: dict[str, tuple[Call, str]] = {
     "a restore of a file": (lambda path: train.DataParallelTrainer.restore(file_at(path), loop), "<storage_path>"),
     "an engine that is unknown": (
         lambda path: trainer(run_config=RunConfig(storage_path=str(path), engine="slurm")).fit(),
-        "local",
+        'use "local" or "ray"',
     ),
     "a search space that is a list": (lambda _: tuner([1]), "pass a dict"),
     "an unknown mode": (lambda _: tuner(metric="loss", mode="best"), '"max" or "min"|"min" or "max"'),
-    "no samples": (lambda _: tuner(num_samples=0), "at least|-1"),
-    "a grid that is a number": (lambda _: tune.grid_search(3), "list"),
-    "an empty choice": (lambda _: tune.choice([]), "at least one|empty|pass"),
-    "a range that is empty": (lambda _: tune.uniform(2, 1), "lower|less|above|upper"),
-    "a log range from zero": (lambda _: tune.loguniform(0, 1), "greater than 0|above 0|positive"),
+    "no samples": (lambda _: tuner(num_samples=0), "at least 1, or -1 for no limit"),
+    "a grid that is a number": (lambda _: tune.grid_search(3), "pass a list of values"),
+    "an empty choice": (lambda _: tune.choice([]), "pass at least one value"),
+    "a range that is empty": (lambda _: tune.uniform(2, 1), "lower must not be above upper"),
+    "a log range from zero": (lambda _: tune.loguniform(0, 1), "must be greater than 0; pass the bound itself"),
     "an unknown trainable": (lambda _: tune.Tuner("nowhere"), "register_trainable"),
-    "a trainable that cannot be called": (lambda _: tune.Tuner(3), "function"),
-    "results before fit": (lambda _: tuner({"x": 1}).get_results(), "fit"),
+    "a trainable that cannot be called": (lambda _: tune.Tuner(3), "pass a function of one argument"),
+    "results before fit": (lambda _: tuner({"x": 1}).get_results(), r"call fit\(\) first"),
     "a tuner restored from nothing": (lambda path: tune.Tuner.restore(str(path), score), "<storage_path>"),
     "a scheduler without a metric": (
         lambda path: tuner({"x": 1}, path, scheduler=tune.schedulers.ASHAScheduler()).fit(),
-        "metric",
+        "pass both to TuneConfig",
     ),
     "resources that do not exist": (lambda _: tune.with_resources(score, {"cpus": 1}), "'cpu'"),
     "an exception as a stopper": (
         lambda _: tuner({"x": 1}) and tune.Tuner(score, run_config=RunConfig(stop=3)),
-        "dict",
+        "pass a dict, as in",
     ),
-    "a settings text": (lambda _: setting(PATCH[0], "HOLDFAST_STORAGE_PATIENCE_S", "soon"), "number|seconds"),
+    "a settings text": (lambda _: setting(PATCH[0], "HOLDFAST_STORAGE_PATIENCE_S", "soon"), "use a number"),
     "an unknown display": (
         lambda path: (
             setting(PATCH[0], "HOLDFAST_DISPLAY", "shiny")
             or trainer(run_config=RunConfig(storage_path=str(path))).fit()
         ),
-        "auto",
+        "use one of auto, live",
     ),
-    "two numbers of CPUs": (lambda _: holdfast.init(num_cpus=-1), "at least|0"),
+    "two numbers of CPUs": (lambda _: holdfast.init(num_cpus=-1), "pass a number, 0 or more"),
 }
 CLI: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "a run that does not exist": (lambda path: ["show", str(path / "no")], "holdfast ls"),
     "a directory of nothing": (lambda path: ["show", str(path)], "<storage_path>/<name>"),
-    "a file as a run": (lambda path: ["verify", str(file_at(path))], "run"),
-    "a storage path that does not exist": (lambda path: ["ls", str(path / "no")], "storage_path"),
+    "a file as a run": (lambda path: ["verify", str(file_at(path))], "Pass the directory of a run"),
+    "a storage path that does not exist": (lambda path: ["ls", str(path / "no")], "Pass the storage_path of your runs"),
     "a script that does not exist": (lambda path: ["run", str(path / "no.py")], "Python file"),
-    "a module that does not exist": (lambda _: ["run", "-m", "no_such_module_here"], "name"),
+    "a module that does not exist": (lambda _: ["run", "-m", "no_such_module_here"], "Check its name"),
     "workers as text": (lambda path: ["run", "--workers", "many", str(file_at(path))], "as in 4"),
     "a drill without a script": (lambda _: ["drill"], "holdfast drill SCRIPT"),
     "a drill with an unknown fault": (lambda path: ["drill", "--fault", "rain", str(file_at(path))], "worker-kill"),
-    "an unknown command": (lambda _: ["shwo", "runs"], "show|choose from"),
-    "nothing to compare": (lambda path: ["compare", str(path / "a")], "two|holdfast ls"),
+    "an unknown command": (lambda _: ["shwo", "runs"], "choose from .*'show'"),
+    "nothing to compare": (lambda path: ["compare", str(path / "a")], "Pass two or more runs"),
     "an empty path": (lambda _: ["show", ""], "directory or a URL"),
 }
 LOCK = threading.Lock()
+_SENTENCES = re.compile(r"[.!?] (?=[A-Z])")
 PATCH: list[pytest.MonkeyPatch] = []
 BANNED = re.compile(
     r"\bgo on\b|\bmend|\bis no (?!t\b|longer)|\banew\b|\bnobody\b|\bwhoever\b|\bat once\b|\baway\b|has gone"
@@ -169,6 +176,7 @@ def check(text: str, remedy: str) -> None:
     assert text, "an answer"
     assert len(text) <= 420, text
     assert len(text.strip().splitlines()) == 1, text
+    assert len(_SENTENCES.split(text)) <= 2, text
     assert not BANNED.search(text), text
     assert re.search(remedy, text), text
 
@@ -203,8 +211,8 @@ OF_A_RUN: dict[str, tuple[list[str], str]] = {
         "Their metrics: step",
     ),
     "a directory that is not empty": (["checkpoints", "export", "RUN", "--to", "FULL"], "Choose an empty directory"),
-    "a rank that it does not have": (["logs", "RUN", "--rank", "7"], "rank"),
-    "an attempt that it does not have": (["logs", "RUN", "--attempt", "7"], "attempt"),
+    "a rank that it does not have": (["logs", "RUN", "--rank", "7"], r"It has: 0\."),
+    "an attempt that it does not have": (["logs", "RUN", "--attempt", "7"], r"It has: 1\."),
     "the checkpoint that it resumes from": (
         ["checkpoints", "delete", "RUN", "checkpoint_000001", "--yes"],
         "--force",

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Told before the first run, not after the last."""
+    """Checked before the first run, not after the last."""
     behind = next((one for one in arguments.args if one.partition("=")[0] in _OPTIONS), None)
     if behind is not None:
         output.note(

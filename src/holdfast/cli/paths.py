@@ -29,8 +29,8 @@ def open_run(text: str) -> StoredRun:
         return found
     if not run_at(location, PATIENCE_S).is_there():
         raise NotARunError(
-            f"{location} does not exist. Pass the directory of a run, or the name of a run in {default}. To list runs: "
-            "holdfast ls"
+            f"{location} does not exist. Pass the directory of a run, or the name of a run in {default} "
+            "(holdfast ls lists them)."
         )
     if runs_below(location):
         raise NotARunError(f"{location} is a directory of runs, not a run. Try: holdfast ls {location}")

@@ -104,7 +104,7 @@ class Screen:
 
     def show(self, view: View) -> None:
         size = os.get_terminal_size(sys.stdout.fileno())
-        width, height = size.columns or 80, size.lines or 24  # a terminal that was never told its size says 0
+        width, height = size.columns or 80, size.lines or 24  # a terminal whose size was never set reports 0
         lines = [
             line if len(line) < width else f"{line[: max(0, width - 2)]}…" for line in map(printable, _picture(view))
         ]

@@ -1,6 +1,6 @@
 """The classes of failures: the evidence for each, how many of it a run survives, and what follows. One table for all.
 
-The core counts by it, errors name its settings, and the table of docs/failure-classes.md is printed from it.
+The core counts and decides by it, errors name its settings, and docs/failure-classes.md shows it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ class FailureClass(Struct, frozen=True):
     budget: Budget
     then: str
     counts_in: str = ""  # shown on the docs page, where the name of the setting is not enough
+    may_be_knock_on: bool = False  # so news of a lost node may still take its place as the first cause
+    blames_node: bool = True  # it counts in ``bad_node_failures``
+    costs_one_process: bool = False  # in a recoverable step, the rank alone can be replaced
 
 
 _FAILURES = Budget("failures", "max_failures")
@@ -35,23 +38,32 @@ CLASSES: dict[FailureKind, FailureClass] = {
         _FAILURES,
         _NEXT,
         "`max_failures`; `max_same_errors` if it is the same at the same report",
+        may_be_knock_on=True,
+        blames_node=False,
     ),
-    FailureKind.CRASH: FailureClass("a signal, or an exit without returning", _FAILURES, _NEXT),
+    FailureKind.CRASH: FailureClass(
+        "a signal, or an exit without returning", _FAILURES, _NEXT, may_be_knock_on=True, costs_one_process=True
+    ),
     FailureKind.OUT_OF_MEMORY: FailureClass(
         "the kernel's OOM record, `MemoryError` or a subclass, or the framework's own exception for it",
         _FAILURES,
         _NEXT,
+        costs_one_process=True,
     ),
     FailureKind.HANG: FailureClass(
         "no report for [`hang_timeout_s`](hangs.md), or stopped (SIGSTOP) for `HOLDFAST_STOPPED_GRACE_S`",
         Budget("hangs", "max_hang_failures"),
         f"stacks are taken, {_NEXT}",
         "`max_hang_failures`, else `max_failures`",
+        may_be_knock_on=True,
+        costs_one_process=True,
     ),
     FailureKind.START_UP: FailureClass(
         "ended before the train function was entered, or did not enter it within `HOLDFAST_START_TIMEOUT_S`",
         _FAILURES,
         _NEXT,
+        may_be_knock_on=True,
+        costs_one_process=True,
     ),
     FailureKind.NODE_LOST: FailureClass(
         "the agent ended or was cut off for `HOLDFAST_NODE_TIMEOUT_S`",
@@ -62,6 +74,7 @@ CLASSES: dict[FailureKind, FailureClass] = {
         "preempted before a checkpoint finished",
         Budget("preemptions", "max_preemption_failures"),
         f"{_NEXT} on other nodes",
+        blames_node=False,
     ),
     FailureKind.STORAGE: FailureClass(
         "a checkpoint could not be stored, after `HOLDFAST_STORAGE_PATIENCE_S` for a bucket",

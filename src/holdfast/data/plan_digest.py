@@ -3,7 +3,7 @@
 Positions mean the same rows if the same blocks have as many rows, in the same order. So the digest is of the names,
 sizes and row groups of files, of tables in memory, and of the operations that choose and order rows. It leaves out the
 directory of the files and when they were written, since a copy has the same rows. It leaves out the user's functions,
-since a corrected function is no reason to reject a checkpoint.
+because a corrected function must not make a checkpoint unusable.
 """
 
 from __future__ import annotations

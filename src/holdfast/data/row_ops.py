@@ -85,7 +85,7 @@ class MapBatches:
             if not self.changes_rows and table.num_rows != batch.num_rows:
                 raise DataError(
                     f"map_batches({self.user.name}) returned {table.num_rows} rows for {batch.num_rows}, on {where}. "
-                    "Say that it changes their number: map_batches(..., udf_modifying_row_count=True)"
+                    "If that is intended, pass udf_modifying_row_count=True to map_batches."
                 )
             made.append(table)
         return Chunk(joined(made), chunk.where) if made else _unknown(chunk)

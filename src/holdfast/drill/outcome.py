@@ -77,7 +77,7 @@ class RunOutcome:
     @property
     def steps_again(self) -> int:
         """Completed steps that were repeated after a failure, if they are known: only with ``TrainState``."""
-        return sum(failure.redone for failure in self.ledger.failures)
+        return sum(failure.repeated for failure in self.ledger.failures)
 
     def next_report(self, struck: dict[str, Any]) -> float | None:
         """Seconds from the strike to the first report that was made after it, by another attempt if there is one."""

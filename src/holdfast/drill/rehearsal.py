@@ -116,7 +116,7 @@ class Rehearsal:
         on_ray.refuse(address.name for address in addresses)
         self._addresses = list(addresses) or [Address(name) for name in KINDS]
         self._timeout_s, self._keep, self._tell = timeout_s, keep, tell
-        self._noise: Differences | None = None  # what the user must be told
+        self._noise: Differences | None = None  # what the user must know
         self._again: Differences | None = None  # between two undisturbed runs
 
     def run(self) -> DrillReport:

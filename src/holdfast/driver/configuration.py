@@ -9,24 +9,21 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.settings import Settings
-from holdfast.store.scratch import scratch_root
 from holdfast.wire import messages as wire
 
 from .plan import Plan
-from .storage import Storage
+from .storage import NodeAddress, Storage
 
 
-def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Configure:
-    """The first message to all nodes of the run, without their place. ``storage`` is the pickled location, if that is
-    remote."""
+def configuration(plan: Plan, settings: Settings, address: NodeAddress) -> wire.Configure:
+    """The first message to all nodes of the run, without their place."""
     own: dict[str, Any] = {
         "run_name": plan.name,
         "payload": plan.payload,
         "metadata": dict(plan.metadata),
         "validates": plan.validation is not None,
-        "storage": storage,
-        "storage_url": str(plan.location) if storage else "",
-        "scratch": str(scratch_root(settings.scratch_dir)) if storage else "",
+        "storage": address.location,
+        "scratch": address.scratch,
         "preemption_grace_s": plan.preemption_grace_s or settings.preemption_grace_s,
         "lockstep": plan.lockstep,
         "rank_zero_only": plan.spec.rank_zero_only,

@@ -37,7 +37,7 @@ from holdfast.store.sealed import Damage
 from .committed_events import committed, stored_of
 from .late_reports import append_missing
 from .recovery import FOUND_DAMAGED, GONE
-from .storage import Entries, FindLog, Outcome, Storage, log
+from .storage import Entries, FindLog, NodeAddress, Outcome, Storage, log
 
 _LAST_PATIENCE_S = 5.0
 _CLEANED_UP_WITHIN_S = 60.0
@@ -173,9 +173,8 @@ class RemoteStorage(Storage):
     def report_logs_here(self, is_this_machine: bool) -> FindLog:
         return self.report_log if is_this_machine else lambda *_: None
 
-    def upload_address(self) -> bytes:
-        address: bytes = cloudpickle.dumps(self._location)
-        return address
+    def node_address(self) -> NodeAddress:
+        return NodeAddress(cloudpickle.dumps(self._location), str(self._scratch))
 
     def has_reports_of(self, attempt_numbers: Iterable[int]) -> bool:
         return all(self.home.metrics_file(attempt_number, 0).exists() for attempt_number in attempt_numbers)

@@ -63,7 +63,7 @@ class Driver:
         self._plan, self._engine, self._settings = plan, engine, settings
         self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
         self._storage = storage or storage_at(plan.location, self._inbox, settings, plan.score_attribute)
-        self._configuration = configuration(plan, settings, self._storage.upload_address())
+        self._configuration = configuration(plan, settings, self._storage.node_address())
         self._display = display or OffDisplay()
         self._executor = Executor(plan, self._storage, self._display, observer or Nobody())
         self._kernel: Kernel | None = None  # until the run has been taken over from an earlier driver
@@ -308,9 +308,14 @@ def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
         return []
     newest = past.state.newest
     if _had_finished(past):
-        since = f"resumes from {newest.id}" if newest else "starts again from the beginning, as it has no checkpoint"
+        since = (
+            f"This start continues from {newest.id} and trains only if the script now asks for more, for example more "
+            "epochs. "
+            if newest
+            else "It has no checkpoint, so this start trains from the beginning. "
+        )
         return [
-            f"Run {name!r} has already finished; it {since}. "
+            f"Run {name!r} already finished. {since}"
             + (f"Settings changed since then: {changed}. " if changed else "")
             + "To train a new run instead, choose another RunConfig(name=...) or set RunConfig(fresh=True)."
         ]

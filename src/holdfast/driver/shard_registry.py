@@ -20,7 +20,7 @@ from holdfast.store.manifests import (
     manifest_line,
 )
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable
+from holdfast.wire.worker_messages import CheckpointCommitted
 
 from .attempts import Attempts
 from .node_registry import NodeRegistry
@@ -143,7 +143,7 @@ class ShardRegistry:
     def note_durable(self, attempt_number: int, index: int, id: str) -> None:
         """The checkpoint is committed."""
         self._drop(attempt_number, index)
-        self._outbox.tell(Durable(attempt_number, id, index))
+        self._outbox.tell(CheckpointCommitted(attempt_number, id, index))
 
     def forget(self, manifest: Manifest) -> None:
         self._outbox.tell(wire.Forget(manifest.attempt_number, manifest.index, manifest.id))

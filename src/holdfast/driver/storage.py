@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.staged_files import StagedFiles
@@ -31,6 +31,13 @@ from .late_reports import LateReport, late_reports
 log = logging.getLogger(__name__)
 FindLog = Callable[[int, int, str], Path | None]  # of an attempt and a rank on a node
 Outcome = ev.Event | Exception | Callable[[], None] | None
+
+
+class NodeAddress(NamedTuple):
+    """What a node needs to know to upload files; empty if it uploads none."""
+
+    location: bytes = b""  # a cloudpickle of it
+    scratch: str = ""
 
 
 class Storage(ABC):
@@ -78,9 +85,8 @@ class Storage(ABC):
         """As ``report_log``, for nodes that are all on this machine or not."""
         return self.report_log
 
-    def upload_address(self) -> bytes:
-        """What a node needs to know to upload files; empty if it uploads none."""
-        return b""
+    def node_address(self) -> NodeAddress:
+        return NodeAddress()
 
     def has_reports_of(self, attempt_numbers: Iterable[int]) -> bool:
         """Whether what those attempts reported can be read without fetching it."""

@@ -12,6 +12,7 @@ import selectors
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -187,3 +188,24 @@ class Link:
 
 def _is_output(message: wire.Message) -> bool:
     return isinstance(message.message if isinstance(message, wire.OfRun) else message, wire.Output)
+
+
+class LinkedAgent(ABC):
+    """The driver's handle of an agent, which has a link when the agent has connected."""
+
+    _link: Link | None = None
+
+    def send(self, message: wire.Message) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    def shut_down(self) -> None:
+        """End it gracefully. May be called from any thread."""
+        if self._link is not None:
+            self._link.send(wire.Shutdown())
+        else:
+            self.kill()  # it has not connected yet, and so has done nothing
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it immediately. May be called from any thread."""

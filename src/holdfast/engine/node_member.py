@@ -3,12 +3,10 @@ ended."""
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +14,7 @@ from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.local.agent_process import AgentProcess, LocalNode
 from holdfast.errors import HoldfastError
 from holdfast.wire import messages as wire
+from holdfast.worker.run_address import address_in
 
 _IN_VAIN = 5  # starts of an agent that never gets ready, after which the run is told why it waits
 _BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -106,8 +105,8 @@ class Member:
                 self._over.wait(_BACKOFF_S[min(in_vain, len(_BACKOFF_S) - 1)])
             if joining and self._is_lost:
                 self._say(wire.NodeLost(self._node.id))
-            if self._removed and self._configure.storage:
-                shutil.rmtree(Path(self._configure.run_dir) / self._node.id, ignore_errors=True)
+            if self._removed:
+                address_in(self._configure).node_lost(self._node.id)
         except Exception as error:
             self._inbox.put(error)  # otherwise the driver would wait forever
 
@@ -162,3 +161,22 @@ class Member:
                     f"the agent of {self._node.id} ended {in_vain} times before it was ready. Its output says why"
                 )
             )
+
+
+M = TypeVar("M", bound=Member)
+
+
+class MemberSession(Generic[M]):
+    """What the driver says to a node goes to its member; to a node that has none any more, nowhere."""
+
+    _members: dict[str, M]  # by the node's name
+
+    def accept(self, node_id: str, pid: int) -> None:
+        member = self._members.get(node_id)
+        if member is not None:
+            member.accept(pid)
+
+    def send(self, node_id: str, message: wire.Message) -> None:
+        member = self._members.get(node_id)
+        if member is not None:
+            member.send(message)

@@ -1,5 +1,5 @@
 """How worker processes are started: forked from the zygote, or as fresh interpreters where forking is not safe. Both
-ways send the same messages on a socket that the agent watches: Forked (or NotForked), Exited and Paused.
+ways send the same messages on a socket that the agent watches: Forked (or NotForked), Exited and ProcessPaused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.node import zygote
 from holdfast.node.node_lease import NodeLease
 from holdfast.platform import process_control
 from holdfast.wire.channel import received
-from holdfast.wire.zygote_messages import Exited, Fork, Forked, NotForked, Paused, Preload, Warm
+from holdfast.wire.zygote_messages import Exited, Fork, Forked, NotForked, Preload, ProcessPaused, Warm
 
 _GONE_WITHIN_S = 0.5
 _encoder = msgspec.msgpack.Encoder()
@@ -36,7 +36,7 @@ class Launcher(Protocol):
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None: ...
     def warmed(self, modules: Sequence[str]) -> Launcher | None: ...
-    def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]: ...
+    def events(self) -> Iterator[Forked | NotForked | Exited | ProcessPaused | Warm]: ...
     def close(self) -> None: ...
 
 
@@ -73,7 +73,7 @@ class ZygoteLauncher:
         successor.shared = self.shared
         return successor
 
-    def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]:
+    def events(self) -> Iterator[Forked | NotForked | Exited | ProcessPaused | Warm]:
         while True:
             data = received(self.socket, 1 << 16)
             if data is None:
@@ -101,7 +101,7 @@ class SpawnLauncher:
         self.shared = False
         self.socket.setblocking(False)
 
-    def say(self, event: Forked | NotForked | Exited | Paused) -> None:
+    def say(self, event: Forked | NotForked | Exited | ProcessPaused) -> None:
         with contextlib.suppress(OSError):  # the agent closed down meanwhile
             self._theirs.send(_encoder.encode(event))
 
@@ -140,13 +140,13 @@ class SpawnLauncher:
             if seen is None or seen.si_code not in (os.CLD_STOPPED, os.CLD_CONTINUED):
                 return
             os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
-            self.say(Paused(pid, seen.si_code == os.CLD_STOPPED))
+            self.say(ProcessPaused(pid, seen.si_code == os.CLD_STOPPED))
 
     def warmed(self, modules: Sequence[str]) -> Launcher | None:
         """Nothing to warm: no two workers share an interpreter."""
         return None
 
-    def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]:
+    def events(self) -> Iterator[Forked | NotForked | Exited | ProcessPaused | Warm]:
         while True:
             try:
                 yield zygote.answers.decode(self.socket.recv(1 << 16))

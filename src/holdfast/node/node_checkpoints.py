@@ -13,11 +13,12 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
+from holdfast.node.node_files import FilesInPlace, Left, NodeFiles
+from holdfast.private_dirs import make_private
 from holdfast.store import report_log, scratch, staging
 from holdfast.store.disk import replace_file
 from holdfast.store.layout import RunLayout, path_problem
@@ -28,9 +29,12 @@ from holdfast.store.regular import read_whole
 from holdfast.store.remote.parts import PartUploader
 from holdfast.store.remote.remote_checkpoints import begin_upload
 from holdfast.store.staging import FileEntry
+from holdfast.wire import messages as wire
+from holdfast.worker.run_address import RunAddress, address_in
 
 _FILES_AT_ONCE = 8  # in addition, large files are sent in parallel parts
 _LOG_PATIENCE_S = 5.0
+_WRITERS_END_WITHIN_S = 5.0
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
 
 
@@ -46,16 +50,9 @@ class _Mark(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}
         return [path for _, paths in self.parts for path in paths]
 
 
-class Left(NamedTuple):
-    """What one rank of an earlier attempt reported, according to its log."""
+class NodeCheckpoints(NodeFiles):
+    save_logs_every_s = 10.0
 
-    attempt_number: int
-    rank: int
-    log: bytes
-    lost: list[int]  # the reports whose files are not here, or not as they were
-
-
-class NodeCheckpoints:
     def __init__(self, home: Path, open_objects: Callable[[], ObjectStore]) -> None:
         self.layout = RunLayout(home)
         self._open_objects = open_objects
@@ -267,11 +264,30 @@ class NodeCheckpoints:
                     self._logs[path] = PartUploader(self.objects.with_patience(_LOG_PATIENCE_S), key, path)
                 self._logs[path].sync()
 
+    def wind_up(self, submit: Callable[[Callable[[], None]], None]) -> None:
+        submit(lambda: self.close(True))
+
     def close(self, over: bool) -> None:
-        """``over``: the run ended normally, and files here that are in storage are no longer needed."""
+        if over:
+            self.save_logs()
         with self._opening:
             objects, self._objects = self._objects, None
         if objects is not None:
             objects.close()
         if over and not self.unsaved():
             scratch.remove(self.layout.root.parent, self.layout.root.name)
+
+
+def node_files(session: wire.Configure) -> NodeFiles:
+    """Chosen once for each run of a node."""
+    address, home = address_in(session), Path(session.run_dir)
+    return address.files(lambda: FilesInPlace(home), lambda: _held_files(session, address, home))
+
+
+def _held_files(session: wire.Configure, address: RunAddress, home: Path) -> NodeCheckpoints:
+    make_private(Path(session.scratch), scratch.REMEDY)
+    # Workers of an earlier driver may live a moment longer. Their reports until then are adopted too.
+    logs = home.parent.glob(f"epoch-*/{session.node_id}/.staging/attempt-*/rank-*.jsonl")
+    report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
+    home = scratch.take_over(home, session.node_id)
+    return NodeCheckpoints(home, lambda: address.location().open(session.patience_s))

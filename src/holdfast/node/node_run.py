@@ -17,7 +17,16 @@ from holdfast.node.process_pool import ProcessPool
 from holdfast.node.storage_orders import StorageOrders, StorageThreads
 from holdfast.node.worker_processes import WorkerProcesses
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, GoOn, HandoverAt, Notice, PeersLost, Pressure, Reply, SnapshotKept
+from holdfast.wire.worker_messages import (
+    CheckpointCommitted,
+    GoOn,
+    HandoverAt,
+    Notice,
+    PeersLost,
+    Pressure,
+    Reply,
+    SnapshotKept,
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class NodeRun:
                 self.workers.tell(order, order.attempt_number, order.rank, order.process)
             case GoOn():
                 self.workers.tell(order, order.attempt_number, order.rank)
-            case Durable(attempt_number, id):
+            case CheckpointCommitted(attempt_number, id):
                 self._storage.mark_durable(id)
                 self.workers.tell(structs.replace(order, offer=self._storage.offer(id)), attempt_number)
             case Pressure():

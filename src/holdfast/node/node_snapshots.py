@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.node.snapshot_dirs import new_directory, remove_directory
 from holdfast.node.snapshot_store import CopyRequest, PeerCalls, SnapshotStore, digest_of
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Memory, Snapshot
+from holdfast.wire.worker_messages import Memory, TookSnapshot
 from holdfast.worker.snapshot_buffers import MappedSnapshot, PieceBuffers, SnapshotHeader
 
 SHARED = "shared"
@@ -33,7 +33,7 @@ class NodeSnapshots:
         self._lock = threading.Lock()
         self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, attempt, step, digest
         self._order = wire.Replicate([], False)
-        self._uncopied: dict[int, tuple[int, Snapshot]] = {}  # by rank, what was taken before the first order to copy
+        self._uncopied: dict[int, tuple[int, TookSnapshot]] = {}  # by rank, taken before the first order to copy
         self._lines: dict[int, PeerCalls] = {}  # by rank, because ranks bring theirs at the same time
         self._store: SnapshotStore | None = None
         self._recalled: dict[str, str] = {}  # the files of the last recall, by piece
@@ -64,7 +64,7 @@ class NodeSnapshots:
             case wire.Recall():
                 self._run_beside(lambda: self._answer(self._recall(order)))
 
-    def taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
+    def taken(self, attempt_number: int, rank: int, message: TookSnapshot) -> None:
         """A worker has written a snapshot."""
         self._run_beside(lambda: self._keep_taken(attempt_number, rank, message))
 
@@ -86,7 +86,7 @@ class NodeSnapshots:
 
     # In other threads
 
-    def _keep_taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
+    def _keep_taken(self, attempt_number: int, rank: int, message: TookSnapshot) -> None:
         files = {piece: self._own(path) for piece, path in message.pieces.items()}
         for piece, path in files.items():
             if not self._digest_taken(piece, path, attempt_number, message.step):

@@ -22,7 +22,7 @@ from holdfast.node.watched_process import WatchedProcess
 from holdfast.platform import open_files, process_control
 from holdfast.platform.cgroups import OomWatch
 from holdfast.wire import messages as wire
-from holdfast.wire.zygote_messages import Exited, Forked, NotForked, Paused, Warm
+from holdfast.wire.zygote_messages import Exited, Forked, NotForked, ProcessPaused, Warm
 
 _WARM_AFTER_S = 15.0
 _NOT_STARTED = os.EX_OSERR << 8  # as from os.waitpid
@@ -166,7 +166,7 @@ class ProcessPool:
             launcher.close()
             self._release()
 
-    def _heed(self, launcher: Launcher, event: Forked | NotForked | Exited | Paused | Warm) -> None:
+    def _heed(self, launcher: Launcher, event: Forked | NotForked | Exited | ProcessPaused | Warm) -> None:
         match event:
             case Warm():
                 if launcher is not self._launchers[0]:
@@ -181,7 +181,7 @@ class ProcessPool:
                 owner, process = self._unborn.pop(token)
                 owner.on_ended(process, _NOT_STARTED)
                 self._launch_waiting()
-            case Paused(pid, stopped) if pid in self._living:
+            case ProcessPaused(pid, stopped) if pid in self._living:
                 owner, process = self._living[pid]
                 owner.on_paused(process, stopped)
             case Exited(pid, status) if pid in self._living:

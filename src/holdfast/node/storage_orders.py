@@ -1,4 +1,4 @@
-"""The driver's orders for a node's files: seal staged files; with remote storage, gather, upload, fetch, forget."""
+"""The driver's orders for a node's files: seal, gather, upload, fetch, forget."""
 
 from __future__ import annotations
 
@@ -6,23 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from holdfast.errors import CheckpointDamagedError
-from holdfast.node.node_checkpoints import NodeCheckpoints
-from holdfast.private_dirs import make_private
-from holdfast.store import report_log
-from holdfast.store.checkpoints import CheckpointStore
-from holdfast.store.layout import RunLayout
-from holdfast.store.scratch import REMEDY, take_over
+from holdfast.node.node_checkpoints import node_files
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Offer
-
-_SAVE_LOGS_EVERY_S = 10.0
-_WRITERS_END_WITHIN_S = 5.0
 
 
 class StorageThreads:
@@ -50,48 +39,31 @@ class StorageOrders:
         answer: Callable[[wire.RunNews], None],
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        home = Path(session.run_dir)
-        self._checkpoints: NodeCheckpoints | None = None
-        self._save_logs_at: float | None = None
-        if session.storage:
-            make_private(Path(session.scratch), REMEDY)
-            # Workers of an earlier driver may live a moment longer. Their reports until then are adopted too.
-            logs = home.parent.glob(f"epoch-*/{session.node_id}/.staging/attempt-*/rank-*.jsonl")
-            report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
-            home = take_over(home, session.node_id)
-            self._checkpoints = NodeCheckpoints(
-                home, lambda: cloudpickle.loads(session.storage).open(session.patience_s)
-            )
-            self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
-        self.layout = RunLayout(home)
-        self._store = CheckpointStore(self.layout)
+        self._files = node_files(session)
+        self._save_logs_at = self._next_save(time.monotonic())
+        self.layout = self._files.layout
         self._hands, self._answer, self._on_idle = hands, answer, on_idle
         self._jobs: set[Future[Any]] = set()
         self._lock = threading.Lock()  # for the rest of an order
         self._closing = self._dropped = False
 
     def unsaved(self) -> list[bytes]:
-        return [] if self._checkpoints is None else self._checkpoints.unsaved()
+        return self._files.unsaved()
 
     def left(self) -> list[wire.LeftReports]:
         """The reports of the last attempt here. The driver reads them itself if it can reach the disk."""
-        if self._checkpoints is None:
-            return []
-        self._checkpoints.take_back()
-        return [wire.LeftReports(*left) for left in self._checkpoints.left()]
+        self._files.take_back()
+        return [wire.LeftReports(*left) for left in self._files.left()]
 
     def offer(self, id: str) -> Offer:
-        here = self._checkpoints is None or self._checkpoints.has(id)
-        return Offer(id, str(self.layout.checkpoint_dir(id)) if here else "")
+        return Offer(id, str(self.layout.checkpoint_dir(id)) if self._files.has(id) else "")
 
     def resume_from(self, id: str | None) -> Offer | None:
-        if self._checkpoints is not None:
-            self._checkpoints.resume_from(id)
+        self._files.resume_from(id)
         return None if id is None else self.offer(id)
 
     def mark_durable(self, id: str) -> None:
-        if self._checkpoints is not None:
-            self._checkpoints.mark_durable(id)
+        self._files.mark_durable(id)
 
     def serve(self, order: Any) -> None:
         match order:
@@ -103,11 +75,10 @@ class StorageOrders:
                 self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._upload(order)))
             case wire.Fetch():
                 self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._fetch(order)))
-            case wire.Forget(attempt_number, index, id) if self._checkpoints is not None:
-                checkpoints = self._checkpoints
-                self.submit(lambda: checkpoints.forget(attempt_number, index, id))
-            case wire.Sweep(attempt_number) if self._checkpoints is not None:
-                self._checkpoints.sweep(attempt_number)
+            case wire.Forget(attempt_number, index, id):
+                self.submit(lambda: self._files.forget(attempt_number, index, id))
+            case wire.Sweep(attempt_number):
+                self._files.sweep(attempt_number)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do something with files, soon."""
@@ -135,27 +106,27 @@ class StorageOrders:
         return self._save_logs_at
 
     def on_time(self, now: float) -> None:
-        if self._checkpoints is not None and self._save_logs_at is not None and self._save_logs_at <= now:
-            self._save_logs_at = now + _SAVE_LOGS_EVERY_S
-            self.submit(self._checkpoints.save_logs)
+        if self._save_logs_at is not None and self._save_logs_at <= now:
+            self._save_logs_at = self._next_save(now)
+            self.submit(self._files.save_logs)
+
+    def _next_save(self, now: float) -> float | None:
+        every_s = self._files.save_logs_every_s
+        return None if every_s is None else now + every_s
 
     def close_soon(self, over: bool) -> None:
         """Finish quickly, unless the run is ``over`` and its orders are still wanted."""
         self._closing, self._dropped = True, not over
         self._save_logs_at = None
-        if self._checkpoints is not None and not over:
-            self._checkpoints.close(False)
+        if not over:
+            self._files.close(False)
 
     def wind_up(self) -> None:
         """The run is over and idle: upload its last log lines, and remove its files here."""
-        if self._checkpoints is not None:
-            self.submit(lambda: self.close(True))
+        self._files.wind_up(self.submit)
 
     def close(self, over: bool) -> None:
-        if self._checkpoints is not None:
-            if over:
-                self._checkpoints.save_logs()
-            self._checkpoints.close(over)
+        self._files.close(over)
 
     def _seal(self, order: wire.Seal) -> None:
         jobs = [self._hands.files.submit(self._sealed, order.attempt_number, rank, order.index) for rank in order.ranks]
@@ -176,28 +147,23 @@ class StorageOrders:
             job.add_done_callback(done)
 
     def _sealed(self, attempt_number: int, rank: int, index: int) -> wire.Sealed:
-        where = (attempt_number, index, rank)
         try:
-            sealed = (
-                self._checkpoints.seal(*where) if self._checkpoints else self._store.seal(self.layout.shard_dir(*where))
-            )
+            sealed = self._files.seal(attempt_number, index, rank)
         except Exception as error:
             return wire.Sealed(attempt_number, rank, index, [], str(error) or repr(error))
         files = [(f.path, f.size, f.digest, f.at) for f in sealed]
         return wire.Sealed(attempt_number, rank, index, files)
 
     def _gather(self, order: wire.Gather) -> None:
-        assert self._checkpoints is not None
         try:
-            self._checkpoints.gather(order.id, order.attempt_number, order.index, order.manifest, order.parts)
+            self._files.gather(order.id, order.attempt_number, order.index, order.manifest, order.parts)
         except OSError as error:
             self._answer(wire.StagedLost(order.id, f"its files could not be put together: {error}"))
 
     def _upload(self, order: wire.Upload) -> wire.RunNews:
-        assert self._checkpoints is not None
         where = (order.attempt_number, order.index, order.ranks)
         try:
-            self._checkpoints.upload(order.id)
+            self._files.upload(order.id)
         except FileNotFoundError as error:
             return wire.StagedLost(order.id, f"{error.filename} is gone")
         except CheckpointDamagedError as error:
@@ -207,9 +173,8 @@ class StorageOrders:
         return wire.Uploaded(*where)
 
     def _fetch(self, order: wire.Fetch) -> wire.RunNews:
-        assert self._checkpoints is not None
         try:
-            self._checkpoints.fetch(order.id, order.manifest, order.stored)
+            self._files.fetch(order.id, order.manifest, order.stored)
         except CheckpointDamagedError as error:
             return wire.Fetched(order.id, str(error), damaged=True, number=order.number)
         except Exception as error:

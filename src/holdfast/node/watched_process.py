@@ -20,14 +20,14 @@ from holdfast.wire.worker_messages import (
     Raised,
     Ready,
     Report,
-    Request,
     Returned,
-    Snapshot,
     StandsBy,
+    TookSnapshot,
+    WorkerRequest,
 )
 from holdfast.worker.temporary import new_token
 
-_Said = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy
+_Said = Report | TookSnapshot | Ready | Returned | Raised | WorkerRequest | Noticed | Armed | StandsBy
 _CHUNK = 1 << 18
 _TURNS = 16  # how many chunks are read from one worker before the next worker's turn
 _LAST_LINES = 30

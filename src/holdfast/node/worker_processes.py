@@ -37,11 +37,11 @@ from holdfast.wire.worker_messages import (
     Ready,
     Reply,
     Report,
-    Request,
     Returned,
-    Snapshot,
     StandsBy,
     TakeRank,
+    TookSnapshot,
+    WorkerRequest,
 )
 
 _PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that may have caused it
@@ -57,7 +57,7 @@ class WorkerProcesses:
         line: RunConnection,
         submit: Callable[[Callable[[], None]], None],
         has_deadline: Callable[[], None],
-        snapshot_taken: Callable[[int, int, Snapshot], None],
+        snapshot_taken: Callable[[int, int, TookSnapshot], None],
     ) -> None:
         self._session, self._layout, self._pool = session, layout, pool
         self._selector, self._line, self._submit = selector, line, submit
@@ -168,7 +168,7 @@ class WorkerProcesses:
         self, process: WatchedProcess, world: int, place: Place, base: int, offer: Offer | None
     ) -> Assignment:
         s = self._session
-        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
+        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, offer)
         own = (s.env, s.sys_path, s.argv, s.cwd)
         last = (s.metadata, s.validates, process.mark)
         found = Assignment(process.attempt_number, world, base, place, *common, *own, *last)
@@ -301,16 +301,16 @@ class WorkerProcesses:
                 self._line.say(wire.WorkerIsArmed(attempt_number, rank, joins))
             case Noticed(reports):
                 self._line.say(wire.WorkerNoticed(attempt_number, rank, reports, joins))
-            case Snapshot():
+            case TookSnapshot():
                 self._snapshot_taken(attempt_number, rank, message)
             case Raised():
                 process.raised = message
                 self._raised.append(process)
                 self._has_deadline()
-            case Request() if process.task:
+            case WorkerRequest() if process.task:
                 error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
                 self._send(process, Reply(attempt_number, rank, message.request, b"", error))
-            case Request():
+            case WorkerRequest():
                 self._line.say(wire.Asked(attempt_number, rank, message, joins))
 
     def _hear_output(self, process: WatchedProcess) -> None:

@@ -27,7 +27,17 @@ import msgspec
 from holdfast.node.fork_safety import is_safe_to_fork
 from holdfast.node.node_lease import NodeLease
 from holdfast.platform import open_files, process_control
-from holdfast.wire.zygote_messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
+from holdfast.wire.zygote_messages import (
+    FROM_ZYGOTE,
+    TO_ZYGOTE,
+    Exited,
+    Fork,
+    Forked,
+    NotForked,
+    Preload,
+    ProcessPaused,
+    Warm,
+)
 from holdfast.worker import training_process as worker
 
 _GONE_WITHIN_S = 0.5
@@ -38,7 +48,9 @@ serving = False  # this process is a zygote, or a worker that one has forked
 _inherited: list[int] = []  # the descriptors that this process was started with
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
-answers: msgspec.msgpack.Decoder[Forked | NotForked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
+answers: msgspec.msgpack.Decoder[Forked | NotForked | Exited | ProcessPaused | Warm] = msgspec.msgpack.Decoder(
+    FROM_ZYGOTE
+)
 
 
 def serve(
@@ -217,7 +229,7 @@ class _Zygote:
             if seen.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED, os.CLD_CONTINUED):
                 os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
                 if pid in self._children:
-                    self._say(Paused(pid, seen.si_code != os.CLD_CONTINUED))
+                    self._say(ProcessPaused(pid, seen.si_code != os.CLD_CONTINUED))
                 continue
             if pid in self._children:
                 process_control.kill_group(pid)  # before it is reaped, so its pid cannot belong to another process yet
@@ -236,7 +248,7 @@ class _Zygote:
         except BlockingIOError:
             pass
 
-    def _say(self, message: Forked | NotForked | Exited | Paused | Warm) -> None:
+    def _say(self, message: Forked | NotForked | Exited | ProcessPaused | Warm) -> None:
         try:
             self._control.send(_encoder.encode(message))
         except OSError:

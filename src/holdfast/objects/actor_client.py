@@ -1,5 +1,5 @@
-"""How a worker, which is not a process of the cluster, talks to the process of its node that is one. That process
-listens in the directory of its session, where its workers find it and which no other user can read.
+"""How a worker uses the cluster, of which it is not a process itself: it asks a process of its node that is one. That
+process listens in the directory of its session, where its workers find it and which no other user can read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast.objects.object_refs import ObjectRef
 
 NAME = "door"
-LOST = "lost"  # the answer to who wants batches of a dataset that is to be split again
-_found: tuple[int, Path | None] = (0, None)  # of which process, and its result
+LOST = "lost"  # the answer to a request for batches of a dataset that must be split again
+_found: tuple[int, Path | None] = (0, None)  # the process that looked, and the socket that it found
 
 
 class SentByActor(NamedTuple):
@@ -42,7 +42,7 @@ def find() -> Path | None:
 
 
 def knock() -> Connection:
-    """A new conversation with the node's process."""
+    """Open a new connection to the node's process."""
     path = find()
     if path is None:
         raise HoldfastError("this process is not a worker of a cluster's node")
@@ -56,7 +56,7 @@ def knock_at(path: Path) -> Connection:
 
 
 def ask(question: str, *arguments: Any) -> Any:
-    """The answer of the node's process; raises an error that it answers with."""
+    """The answer of the node's process. If the answer is an error, it is raised."""
     with knock() as conversation:
         conversation.send((question, *arguments))
         answer = conversation.recv()

@@ -1,4 +1,4 @@
-"""References to shared objects: small, and they can be pickled. The object exists as long as its session.
+"""References to shared objects. They are small and can be pickled. An object exists as long as its session.
 
 An object is a file on the machine on which it was put. If an engine spans machines, a carrier copies it to others: a
 pickled reference gets a handle by which any machine of the cluster can fetch the object, once.
@@ -26,8 +26,8 @@ class ObjectRef:
 
     session: str
     name: str
-    place: str = field(default="", compare=False)  # the directory in which it is, on the machine that it was put on
-    handle: Any = field(default=None, compare=False)  # by which a carrier fetches it
+    place: str = field(default="", compare=False)  # its directory, on the machine where it was put
+    handle: Any = field(default=None, compare=False)  # with this, a carrier fetches it
 
     def hex(self) -> str:
         return self.name
@@ -39,25 +39,25 @@ class ObjectRef:
         return ObjectRef, (self.session, self.name, self.place, self.handle or _handle_of(self))
 
     def __deepcopy__(self, _known: Any) -> ObjectRef:
-        return self  # it stays in this process
+        return self  # a copy inside a process needs no handle
 
 
 class Carrier(Protocol):
     @property
     def is_open(self) -> bool:
-        """Whether this process can use it: a fork cannot, and no process can after it has left the cluster."""
+        """Whether this process can use it. A fork cannot, nor can a process that has left the cluster."""
 
     def send(self, path: Path) -> Any:
-        """What lets others fetch the object of this file."""
+        """Share the object in this file. Returns the handle with which others fetch it."""
 
     def fetch(self, ref: ObjectRef) -> Path:
         """The file of the object on this machine. ObjectLostError if the object is lost."""
 
     def has(self, ref: ObjectRef) -> bool:
-        """Whether it can be fetched, as far as is known without doing so."""
+        """Whether the object can be fetched, as far as is known without fetching it."""
 
     def discard(self, ref: ObjectRef) -> None:
-        """It will not be fetched any more."""
+        """Drop the object: nothing will fetch it any more."""
 
 
 class LocalShelf:
@@ -69,7 +69,7 @@ class LocalShelf:
         self._opening = threading.Lock()
 
     def session(self) -> ObjectSession:
-        if self._pid != os.getpid():  # a fork must look again for the session that it belongs to
+        if self._pid != os.getpid():  # a fork must look for its session again
             self._session, self._pid, self._opening = None, os.getpid(), threading.Lock()
         with self._opening:
             if self._session is None or not self._session.is_open:
@@ -105,7 +105,7 @@ class LocalShelf:
             return False
 
     def find(self, session: str, name: str) -> ObjectRef:
-        """The reference to an object of the session that is open here; of any other session it is lost."""
+        """A reference to an object of the session that is open here. An object of any other session is lost."""
         place = self._session.find(name) if self._session is not None and self._session.name == session else None
         ref = ObjectRef(session, name, str(place.parent) if place else "")
         if place is None:
@@ -130,7 +130,7 @@ _own_carrier: Carrier | None = None
 
 
 def use_carrier(carrier: Carrier | None) -> None:
-    """In a process that is a part of the cluster itself; workers find their node's by themselves."""
+    """Call this in a process of the cluster. Workers find their node's carrier themselves."""
     global _own_carrier
     _own_carrier = carrier
 
@@ -149,11 +149,11 @@ def _handle_of(ref: ObjectRef) -> Any:
         return None
     with contextlib.suppress(OSError, ObjectLostError):
         return carrier.send(path_of(ref))
-    return None  # who gets the reference is told that the object is lost
+    return None  # get() of this reference then says that the object is lost
 
 
 def path_of(ref: ObjectRef) -> Path:
-    """Its file, on the machine that it was put on."""
+    """The object's file, on the machine where it was put."""
     directory = Path(ref.place)
     if not is_private(directory) or not is_private(directory.parent):
         raise lost(ref)
@@ -193,12 +193,12 @@ def get(object_refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None =
 
 
 def open_session() -> str:
-    """Begin the session before workers start, so that objects that they put outlive them; returns its name."""
+    """Open the session before workers start, so that their objects outlive them. Returns the session's name."""
     return local.session().name
 
 
 def exists(ref: ObjectRef) -> bool:
-    """Whether ``get`` would find it."""
+    """Whether ``get`` would find the object."""
     return local.has(ref)
 
 
@@ -208,7 +208,7 @@ def discard(ref: ObjectRef) -> None:
 
 
 def close() -> None:
-    """End the session, if it belongs to this process: its objects are removed. The next ``put`` begins another."""
+    """End the session and remove its objects, if it belongs to this process. The next ``put`` opens another session."""
     local.close()
 
 

@@ -1,8 +1,8 @@
-"""Where shared objects are stored: a directory of the session, which is removed when the session's process exits.
+"""Shared objects are stored in a directory of their session, which is removed when the session's process exits.
 
-A session belongs to the first process of a tree that puts something; processes that it starts use the same one. It is
-found by that process's pid and start time, so nothing has to be passed on. A killed process leaves its directory; the
-next process that opens a session removes it.
+A session belongs to the first process of a tree that puts something. Processes that it starts use the same session.
+They find it by that process's pid and start time, so nothing has to be passed to them. A killed process leaves its
+directory behind; the next process that opens a session removes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"\d+-\d+-\d+")
 
 
 class ObjectSession:
-    """``name`` is that of the process that it belongs to."""
+    """``name`` identifies the process that the session belongs to."""
 
     def __init__(self, name: str, owner: int | None) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class ObjectSession:
         return _roots()[0] / self.name
 
     def write(self, parts: Sequence[memoryview]) -> Path:
-        """Create a file: in memory if at least as much memory stays free, otherwise in the temporary directory."""
+        """Create a file: in memory if at least its size stays free there, otherwise in the temporary directory."""
         size = sum(len(part) for part in parts)
         places = [root for root in _roots() if _free(root) >= 2 * size] or _roots()[-1:]
         path = _own_directory(places[0]) / self.name / secrets.token_hex(12)
@@ -69,14 +69,14 @@ class ObjectSession:
         return next((path for path in paths if name.isalnum() and path.exists()), None)
 
     def close(self) -> None:
-        """Remove all of it. Mapped memory stays usable."""
+        """Remove the session's files. Mapped memory stays usable."""
         if self._owner == os.getpid():
             for root in _roots():
                 shutil.rmtree(root / self.name, ignore_errors=True)
 
 
 def session_here() -> ObjectSession:
-    """The session of the process tree, or else a new one of this process."""
+    """The session of the process tree. If there is none, a new one that belongs to this process."""
     return ancestral_session() or own_session()
 
 
@@ -87,7 +87,7 @@ def ancestral_session() -> ObjectSession | None:
 
 
 def own_session() -> ObjectSession:
-    """A new session, even if an ancestor has one."""
+    """A new session of this process, even if an ancestor has one."""
     sweep()
     session = ObjectSession(_name(os.getpid()), os.getpid())
     (_own_directory(_roots()[0]) / session.name).mkdir(mode=0o700, exist_ok=True)
@@ -96,7 +96,7 @@ def own_session() -> ObjectSession:
 
 
 def remove_session_of(pid: int) -> Callable[[], None]:
-    """A callable that removes the session. The process that owns it may have exited by then."""
+    """A callable that removes the session of a process, also after that process has exited."""
     name = _name(pid)
 
     def remove() -> None:
@@ -116,7 +116,7 @@ def sweep() -> None:
 
 
 def _roots() -> list[Path]:
-    """The places for sessions, the best first."""
+    """The directories that may hold sessions, the best first."""
     places = [_MEMORY] if os.access(_MEMORY, os.W_OK | os.X_OK) else []
     return [Path(place, f"holdfast-objects-{os.geteuid()}") for place in (*places, tempfile.gettempdir())]
 
@@ -133,7 +133,7 @@ def _free(root: Path) -> int:
 
 
 def _ancestors() -> Iterator[str]:
-    """The names of the processes above this one, the nearest first, as far as the system says."""
+    """The names of this process's ancestors, the nearest first, as far as the system reports them."""
     pid = os.getppid()
     while pid > 0:
         yield _name(pid)
@@ -142,7 +142,7 @@ def _ancestors() -> Iterator[str]:
 
 
 def _name(pid: int) -> str:
-    """A name that no other process of this machine has, had or will have."""
+    """A name that no other process of this machine ever has."""
     return f"{_namespace()}-{pid}-{start_time(pid) or 0}"
 
 
@@ -160,5 +160,5 @@ def _lives(name: str) -> bool:
 
 
 def _namespace() -> str:
-    """Containers may share memory without seeing each other's processes."""
+    """Part of the name, because containers may share memory without seeing each other's processes."""
     return "".join(filter(str.isdigit, namespace("pid"))) or "0"

@@ -1,7 +1,7 @@
-"""An object as a file: a pickle, and beside it the memory of its arrays and tensors, which is mapped and not copied.
+"""An object as a file: a pickle, then the memory of its arrays and tensors, which readers map instead of copying it.
 
-A numpy array is read-only afterwards. Torch has no read-only tensors, and a write to read-only memory would kill the
-process, so a tensor's memory is private: the first write to a page copies that page, and no other process sees it.
+A numpy array is read-only for its readers. Torch has no read-only tensors, and a write to read-only memory would kill
+the process. So a tensor's memory is private: the first write to a page copies that page, unseen by other processes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import cloudpickle
 
 _MAGIC = b"holdfast-object1"
 _HEADER = struct.Struct("<16sQQ")  # the magic, the length of the pickle, the number of buffers
-_BUFFER = struct.Struct("<QQQ")  # where it is, its length, whether it may be written to
+_BUFFER = struct.Struct("<QQQ")  # the buffer's position, its length, and whether a reader may write to it
 _ALIGNMENT = 64
 _ACCESS: dict[str, Any] = {"access": mmap.ACCESS_COPY}
 if sys.version_info >= (3, 13):
-    _ACCESS["trackfd"] = False  # else each mapping keeps a file descriptor
+    _ACCESS["trackfd"] = False  # otherwise each mapping keeps a file descriptor open
 
 
 def pack(value: Any) -> list[memoryview]:
-    """The parts to write, in this order. The memory of arrays is not copied: it must not change until then."""
+    """The parts to write, in order. The memory of arrays is not copied, so it must not change until it is written."""
     body, pickler = _pickled(value)
     buffers = [buffer.raw() for buffer in pickler.buffers]
     at = _HEADER.size + _BUFFER.size * len(buffers) + len(body)
@@ -48,7 +48,7 @@ def write(fd: int, parts: Sequence[memoryview]) -> None:
 
 
 def unpack(fd: int) -> Any:
-    """The object in the file. Its arrays and tensors keep the mapping alive; the file may be closed and removed."""
+    """The object in the file. Its arrays and tensors keep the mapping alive, so the file may be closed and removed."""
     size = os.fstat(fd).st_size
     mapping = mmap.mmap(fd, size, **_ACCESS)
     memory = memoryview(mapping)
@@ -78,7 +78,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file, protocol=5, buffer_callback=self.buffers.append)
 
     def reducer_override(self, obj: Any) -> Any:
-        """A tensor is pickled by torch, down to its storage, which torch would copy."""
+        """Torch pickles a tensor, except for its storage: torch would copy that."""
         torch = sys.modules.get("torch")
         if torch is not None:
             if type(obj) is torch.storage.TypedStorage:

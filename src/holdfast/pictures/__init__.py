@@ -1,4 +1,4 @@
-"""Parts of HTML pages as text, without any library: for ``holdfast ui``, reports, drills and notebooks."""
+"""Parts of HTML pages as text, made without any library, for ``holdfast ui``, reports, drills and notebooks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where the time of a run went: one bar, and a row for each part with its meaning."""
+"""How a run spent its time: one bar, and a row for each part with its meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.runs.ledger import Ledger
 
 MEANINGS = {
     "productive": "training that was kept",
-    "redone": "training that was lost and repeated",
+    "repeated": "training that was lost and repeated",
     "stalled": "training waited for storage",
     "starting": "from the start of a driver or attempt to its first report",
     "recovering": "from a failure to the start of the next attempt",

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: lines over steps or seconds with ticks and a legend, and bars with a label each."""
+"""Plots as inline SVG: lines over steps or seconds with ticks and a legend, and bars with labels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Point = tuple[float, float]
 
 class Line(NamedTuple):
     label: str
-    pieces: list[list[Point]]  # with a gap between two
-    mark: Point | None = None  # where the fault struck
-    is_base: bool = False  # drawn wide and behind the others
+    pieces: list[list[Point]]  # each line consists of pieces, with gaps between them
+    mark: Point | None = None  # where the fault happened
+    is_base: bool = False  # drawn wide, behind the others
 
 
 def chart(lines: Sequence[Line], across: str, note: str = "") -> str:
-    """``across``: the label of the horizontal axis. A line without pieces has only its mark, and is not in the
+    """``across``: the label of the horizontal axis. A line without pieces shows only its mark, and is not in the
     legend."""
     known = [point for line in lines for piece in line.pieces for point in piece]
     if not known:
@@ -65,7 +65,7 @@ class _Scale(NamedTuple):
 
     @classmethod
     def over(cls, values: Sequence[float], whole: bool = False) -> _Scale:
-        """From the least to the greatest value, with ticks at round numbers between."""
+        """An axis from the least to the greatest value, with ticks at round numbers."""
         low, high = min(values), max(values)
         if low == high:
             low, high = low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)
@@ -81,7 +81,7 @@ class _Scale(NamedTuple):
 
 
 def _looks() -> Iterator[tuple[str, str]]:
-    """Colours, and dashes, so that lines that lie on each other are both seen."""
+    """Colours and dashes, so that lines that overlap can both be seen."""
     number = 0
     while True:
         yield _COLOURS[number % len(_COLOURS)], _DASHES[number % len(_DASHES)]

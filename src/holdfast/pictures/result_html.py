@@ -10,7 +10,7 @@ from holdfast.pictures.plots import Line, chart
 from holdfast.pictures.run_timeline import shown
 
 _PLOTS, _POINTS = 4, 400
-_CURVES = 8  # as many as there are colours
+_CURVES = 8  # the number of colours
 _STYLE = """<style>
 .holdfast-result { border: 1px solid #8884; border-radius: 8px; padding: 10px 14px; max-width: 900px; font-size: 13px }
 .holdfast-result svg { width: 100%; height: auto } .holdfast-result svg text { fill: currentColor; font-size: 16px }
@@ -77,7 +77,7 @@ def _plots(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     drawn: list[str] = []
     for name in rows[-1] if rows else ():
         points = [(float(x), float(row[name])) for x, row in thin if _is_number(row.get(name))]
-        is_counter = len({y - x for x, y in points}) == 1  # as an epoch is: it says nothing
+        is_counter = len({y - x for x, y in points}) == 1  # such as an epoch, which says nothing
         if len({y for _, y in points}) > 1 and not is_counter and len(drawn) < _PLOTS:
             drawn.append(f"<div><b>{shown(name, 60)}</b>{chart([Line(name, [points])], 'report')}</div>")
     return drawn

@@ -1,8 +1,8 @@
 """The recovery timeline of a run: drivers, attempts, failures and checkpoints over time, as bars placed by percent.
 
-Text comes from stored runs: everything is passed through ``shown``, so that it can only be characters. Each kind of
-mark has its own shape or pattern, so that colours are never the only difference. The Tab key reaches the first mark of
-a lane, and the arrow keys its others, with the script of the pages.
+All text comes from stored runs and passes through ``shown``, which leaves only plain characters. Each kind of mark has
+its own shape or pattern, so that colours are never the only difference. The Tab key reaches the first mark of a lane.
+With the script of the pages, the arrow keys reach the others.
 """
 
 from __future__ import annotations
@@ -14,34 +14,45 @@ from html import escape
 
 from holdfast.printable import duration, printable
 from holdfast.runs.attempt_history import (
+    BY_STANDBY,
     FAILED,
     KILLED,
+    MOVED,
+    NOT_LIVE,
     PLANNED,
+    REPLACED,
     RUNNING,
     AttemptHistory,
     AttemptSpan,
     FailureAccount,
+    LiveMoment,
     SavedCheckpoint,
 )
 from holdfast.runs.pending_checkpoints import PendingCheckpoint
 
 _MOST = 300  # marks in a lane
-_PASSED_OVER, _REACHED = ' tabindex="-1"', ' tabindex="0"'  # by the Tab key
+_PASSED_OVER, _REACHED = ' tabindex="-1"', ' tabindex="0"'  # that the Tab key reaches
 _NODES = 16  # lanes
 _TICKS = 6
-_GAPS = 8  # stretches without a driver that may be drawn short
-_IDLE_SHARE, _GAP_SHARE = 0.4, 0.15  # of the time, before they are; and of what remains, as they are drawn
+_GAPS = 8  # how many stretches without a driver may be drawn short
+_IDLE_SHARE, _GAP_SHARE = 0.4, 0.15  # of the whole time, to be shortened; of the rest, once they are
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800)
+_LIVE_SIGNS = {  # of live recovery, with what the legend says
+    REPLACED: ("↻", "a new process took a rank, the other ranks kept theirs"),
+    BY_STANDBY: ("▲", "a standby worker took a rank, the other ranks kept their processes"),
+    MOVED: ("→", "a rank moved to another node"),
+    NOT_LIVE: ("⊘", "the lost rank could not be replaced alone"),
+}
 
 
 def shown(text: object, limit: int = 400) -> str:
-    """Text as HTML: the reader of a page sees only characters."""
+    """Text as HTML, in which everything is plain characters."""
     plain = printable(str(text))
     return escape(plain if len(plain) <= limit else f"{plain[: limit - 1]}…")
 
 
 def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] = (), link: str | None = None) -> str:
-    """``link``: the page that has an element ``failure-N`` for each failure; None if there is none."""
+    """``link``: a page that has an element ``failure-N`` for each failure, or None."""
     if not history.attempts and not history.drivers:
         return '<p class="soft">Nothing has happened yet. The timeline starts with the first driver.</p>'
     scale = _Scale(history.began, history.ended, _idle(history))
@@ -50,6 +61,7 @@ def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] =
         _lane("Attempt", _attempts(history, scale), "tall"),
         *_nodes(history, scale),
         _lane("Failure", _failures(history.failures, scale, link)) if history.failures else "",
+        _lane("Live recovery", _live(history.live, scale), "recovered"),
         _lane("Checkpoint", [*_checkpoints(history, scale), *_pending(pending, scale)]),
         _lane("Storage behind", _stretches(history.stalls, scale, "stall", "training waited for storage")),
         _lane("No capacity", _stretches(history.waits, scale, "wait", "waited for nodes")),
@@ -62,7 +74,7 @@ def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] =
 
 
 class _Scale:
-    """From times to percent. Long stretches without a driver are drawn short: nothing happens in them."""
+    """Converts times to percent. Long stretches without a driver are drawn short, because nothing happens in them."""
 
     def __init__(self, began: float, ended: float, idle: Sequence[tuple[float, float]] = ()) -> None:
         self.began, self.ended = began, max(ended, began + 1e-3)
@@ -71,7 +83,7 @@ class _Scale:
         self.gaps = list(idle) if whole - busy > _IDLE_SHARE * whole else []
         short = 0.0 if not self.gaps else busy * _GAP_SHARE / len(self.gaps)
         edges = [began, *(time for gap in self.gaps for time in gap), self.ended]
-        self.parts = list(zip(edges[::2], edges[1::2], strict=True))  # in which things happen
+        self.parts = list(zip(edges[::2], edges[1::2], strict=True))  # the time in which things happen
         self._lengths = [length for part in self.parts for length in (part[1] - part[0], short)][:-1]
         self._edges, self.whole = edges, max(sum(self._lengths), 1e-3)
 
@@ -108,9 +120,11 @@ def _told_gaps(scale: _Scale) -> str:
 
 
 def _summary(history: AttemptHistory) -> str:
+    lived = sum(moment.kind in (REPLACED, BY_STANDBY) for moment in history.live)
+    live = f", {lived} live {'recovery' if lived == 1 else 'recoveries'}" if lived else ""
     return (
-        f"{len(history.attempts)} attempts, {len(history.failures)} failures and {len(history.saved)} checkpoints in "
-        f"{duration(history.ended - history.began)}"
+        f"{len(history.attempts)} attempts, {len(history.failures)} failures{live} and "
+        f"{len(history.saved)} checkpoints in {duration(history.ended - history.began)}"
     )
 
 
@@ -160,12 +174,16 @@ def _workers(count: int) -> str:
 
 
 def _nodes(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
-    """A lane for each node of a cluster: when it took part, and what failed there."""
+    """A lane for each node of a cluster. It shows when the node took part, and what failed there."""
     names = list(dict.fromkeys(node for span in history.attempts for node in span.nodes))
     for name in names[:_NODES]:
         spans = [span for span in history.attempts if name in span.nodes][-_MOST:]
         bars = [
-            _bar("node", scale.span(span.began, span.ended), f"{shown(name)} in attempt {span.number}")
+            _bar(
+                "node",
+                scale.span(span.joined.get(name, span.began), span.ended),
+                f"{shown(name)} in attempt {span.number}{', from when a rank moved to it' * (name in span.joined)}",
+            )
             for span in spans
         ]
         yield _lane(shown(name, 24), [*bars, *_failures([f for f in history.failures if f.node == name], scale, None)])
@@ -178,6 +196,11 @@ def _failures(failures: Sequence[FailureAccount], scale: _Scale, link: str | Non
         title = f"{failure.text} [{failure.kind}]; {failure.action}"
         target = None if link is None else f"{escape(link)}#failure-{failure.number}"
         yield _mark("failure", scale.at(failure.time), shown(title), "✕", target)
+
+
+def _live(found: Sequence[LiveMoment], scale: _Scale) -> Iterator[str]:
+    for moment in found[-_MOST:]:
+        yield _mark(f"recovered {moment.kind}", scale.at(moment.time), shown(moment.text), _LIVE_SIGNS[moment.kind][0])
 
 
 def _checkpoints(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
@@ -197,7 +220,7 @@ def _pending(pending: Sequence[PendingCheckpoint], scale: _Scale) -> Iterator[st
 
 def _legend(history: AttemptHistory, pending: Sequence[PendingCheckpoint]) -> str:
     """Explains the marks that occur."""
-    outcomes = {span.outcome for span in history.attempts}
+    outcomes, lived = {span.outcome for span in history.attempts}, {moment.kind for moment in history.live}
     known = [
         ("running", "tl-bar attempt running", "", RUNNING in outcomes),
         ("attempt", "tl-bar attempt", "", bool(outcomes - {RUNNING})),
@@ -205,6 +228,7 @@ def _legend(history: AttemptHistory, pending: Sequence[PendingCheckpoint]) -> st
         ("handed over as planned", "tl-bar attempt planned", "", PLANNED in outcomes),
         ("driver killed", "tl-bar attempt killed", "", KILLED in outcomes),
         ("failure", "tl-mark failure", "✕", bool(history.failures)),
+        *((text, f"tl-mark recovered {kind}", sign, kind in lived) for kind, (sign, text) in _LIVE_SIGNS.items()),
         ("checkpoint saved", "tl-mark saved", "", bool(history.saved)),
         ("resumed from", "tl-mark saved resumed", "◆", bool(history.resumed)),
         ("pending", "tl-mark pending", "", bool(pending)),

@@ -1,1 +1,1 @@
-"""What depends on the operating system, and on nothing else of Holdfast: every folder may import it."""
+"""Code that depends on the operating system and on nothing else in Holdfast. Every folder may import it."""

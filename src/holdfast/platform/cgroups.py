@@ -1,7 +1,7 @@
-"""Whether the kernel killed a process for memory: by the counters of the control groups that it was in.
+"""Whether the kernel killed a process for memory, according to the counters of the control groups that it was in.
 
-Both versions of control groups are read, wherever they are mounted. A process in the root group, which counts nothing,
-is judged by the machine's counter.
+Both versions of control groups are read, wherever they are mounted. The root group counts nothing, so for a process in
+it the machine's counter decides.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class OomWatch:
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before: dict[int, dict[Path, int]] = {}
-        self._groups: dict[int, str] = {}  # as they were when last looked at
+        self._groups: dict[int, str] = {}  # at the last look
         self._known: dict[str, list[Path]] = {}  # the counters of groups: most processes are in the same ones
 
     def look(self, pid: int) -> None:
-        """Now and again while it lives: it may be moved from one group to another."""
+        """Call this from time to time while the process lives: it may be moved to another group."""
         try:
             groups = (self._proc / str(pid) / "cgroup").read_text()
         except OSError:
@@ -35,7 +35,7 @@ class OomWatch:
             before.setdefault(path, _oom_kills(path) or 0)
 
     def take_verdict(self, pid: int) -> bool:
-        """Whether a counter of one of its groups has increased since. Forgets the process."""
+        """Whether a counter of one of its groups has increased since the first look. Forgets the process."""
         before = self._before.get(pid, {})
         self.forget(pid)
         return any((_oom_kills(path) or 0) > count for path, count in before.items())
@@ -59,7 +59,7 @@ class OomWatch:
 
 
 def _counter_files(group: str, mounts: list[str]) -> list[Path]:
-    """``group`` is a line of /proc/PID/cgroup: hierarchy, controllers, path; ``mounts`` those of mountinfo."""
+    """``group`` is a line of /proc/PID/cgroup: hierarchy, controllers, path. ``mounts`` has the lines of mountinfo."""
     number, _, rest = group.partition(":")
     controllers, _, path = rest.partition(":")
     kind = "cgroup2" if number == "0" and not controllers else "cgroup"

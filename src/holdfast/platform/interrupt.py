@@ -1,8 +1,8 @@
 """SIGINT, SIGTERM and SIGHUP during ``fit()``: the first asks for a graceful stop, the second for an immediate one.
 
-From the first thread that ``fit()`` starts until all of them have ended, a signal raises nothing in the main thread: an
-exception between the start of a thread, process or lease and what ends it would leak it. The exceptions to the rule are
-long waits, which say so, and a second signal before there is a loop that could stop.
+While threads of ``fit()`` run, a signal raises nothing in the main thread: an exception between the start of a thread,
+process or lease and the code that ends it would leak it. There are two exceptions: long waits, which call ``wait``, and
+a second signal that arrives before a loop runs that could stop.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class _Held:
 
     @contextmanager
     def passed_on(self, ask: Ask) -> Iterator[None]:
-        """Also what came before. From now on nothing is raised."""
+        """Pass each signal to ``ask``, including those that came before. From now on nothing is raised."""
         before, self._ask = self._ask, ask
         for place, number in enumerate(self._came if before is None else ()):
             ask(number, place > 0)
         try:
             yield
         finally:
-            self._ask = before or ask  # a ``fit()`` inside another one, or while the rest is being closed
+            self._ask = before or ask  # in a nested ``fit()``, or while the rest is closed
 
     def wait(self, wait: Callable[[float], object], seconds: float) -> None:
         self._is_waiting = self._ask is None
@@ -57,8 +57,8 @@ def held(in_process: bool = False) -> Iterator[None]:
     """Keep signals until ``handled`` names a handler; afterwards, the previous handlers are restored. A signal that is
     ignored (as under nohup) stays ignored.
 
-    ``in_process``: the train function runs in the main thread. Python's own SIGINT ends it; handlers that the user
-    installed, and other signals, are left to the user.
+    ``in_process``: the train function runs in the main thread. Only Python's own handler of SIGINT is replaced.
+    Handlers that the user installed, and the other signals, stay as they are.
     """
     global _held
     if threading.current_thread() is not threading.main_thread() or _held is not None:
@@ -67,7 +67,7 @@ def held(in_process: bool = False) -> Iterator[None]:
     found = {number: signal.getsignal(number) for number in _SIGNALS}
     if in_process:
         heeded = [number for number, handler in found.items() if handler is signal.default_int_handler]
-    else:  # None: a handler of a host program's, which could not be put back
+    else:  # None: a handler that was installed in C, which cannot be restored
         heeded = [number for number, handler in found.items() if handler not in (signal.SIG_IGN, None)]
     mine = _Held()
     try:
@@ -77,13 +77,13 @@ def held(in_process: bool = False) -> Iterator[None]:
         yield
     finally:
         _held = None
-        for number in reversed(heeded):  # SIGINT last: from there on it raises again
+        for number in reversed(heeded):  # SIGINT last, because it raises again from here on
             signal.signal(number, found[number])
 
 
 @contextmanager
 def handled(ask: Ask, in_process: bool = False) -> Iterator[None]:
-    """Call ``ask(signal, at_once)`` for each signal, also for those that were ``held`` until now."""
+    """Call ``ask(signal, is_second)`` for each signal, including those that were ``held`` until now."""
     with held(in_process):
         in_force = _held if threading.current_thread() is threading.main_thread() else None
         with in_force.passed_on(ask) if in_force is not None else nullcontext():
@@ -91,7 +91,7 @@ def handled(ask: Ask, in_process: bool = False) -> Iterator[None]:
 
 
 def wait(wait: Callable[[float], object], seconds: float) -> None:
-    """Call ``wait(seconds)``, which may be long and holds nothing that would leak: a signal that is held ends it."""
+    """Call ``wait(seconds)``. The wait may be long and holds nothing that could leak, so a held signal ends it."""
     if _held is not None and threading.current_thread() is threading.main_thread():
         _held.wait(wait, seconds)
     else:

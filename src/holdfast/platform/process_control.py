@@ -1,5 +1,4 @@
-"""What the operating system offers to keep a process tree together. Linux has all of it; elsewhere a part must
-suffice."""
+"""What the operating system offers to keep a process tree together. Linux has all of it; other systems have a part."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ import weakref
 from holdfast.platform.processes import ENDED, stat_fields
 
 LINUX = sys.platform == "linux"
-_PF_EXITING = 0x4  # a flag of the kernel's, in /proc/PID/stat
+_PF_EXITING = 0x4  # a flag of the kernel in /proc/PID/stat
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NAME = 1, 36, 15
 _forking = threading.local()
 _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 
 
 def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
-    """Ask the kernel to end this process when its parent ends; if that happened already, end now."""
+    """Ask the kernel to signal this process when its parent exits. If the parent has exited already, exit now."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
     if os.getppid() != parent:
@@ -31,10 +30,10 @@ def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
 
 
 def tie_children() -> None:
-    """From now on, a process that this one forks (a data loader, for example) is killed when this one exits.
+    """From now on, a process that this one forks (such as a data loader) is killed when this one exits.
 
-    The kernel would kill it with the thread that forked it, so only children of the main thread are tied. Those of
-    other threads are killed with the process group, by the process that sees this one exit.
+    The kernel kills such a child when the thread that forked it ends, so only children of the main thread are tied.
+    Children of other threads are killed with the process group, by the process that sees this one exit.
     """
     if LINUX:
         os.register_at_fork(before=_note_forking_thread, after_in_child=_die_with_main_thread)
@@ -50,7 +49,7 @@ def _die_with_main_thread() -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent is this one, the adopted too; none where the system does not say."""
+    """The child processes of this one, including adopted ones; empty where the system does not list them."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
@@ -65,7 +64,7 @@ def adopt_orphans() -> None:
 
 
 def forget_exit_functions() -> None:
-    """In a fork that runs its own exit functions: those that the parent registered run once, in the parent."""
+    """For a fork that runs exit functions: drop those that the parent registered. They run once, in the parent."""
     forget_finalizers()
     atexit._clear()
     for module, name in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
@@ -75,19 +74,19 @@ def forget_exit_functions() -> None:
 
 
 def forget_finalizers() -> None:
-    """Existing objects are not finalized at exit, in no fork: a TemporaryDirectory, or torch's hundred libraries."""
+    """Do not finalize existing objects at exit in any fork: a TemporaryDirectory, or torch's hundred libraries."""
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         finalizer.atexit = False
 
 
 def set_name(name: str) -> None:
-    """What ps and top show (15 characters)."""
+    """Set the name that ps and top show (15 characters)."""
     if _libc is not None:
         _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def yield_to_others(on: bool) -> None:
-    """Run only when no other process wants to; or no longer. A process that cannot have its priority back ends."""
+    """``on``: run only when no other process wants to. Off: as usual; a process that stays at that priority exits."""
     if not LINUX:
         return
     with contextlib.suppress(OSError):
@@ -97,7 +96,7 @@ def yield_to_others(on: bool) -> None:
 
 
 def kill_group(pid: int, sig: int = signal.SIGKILL) -> None:
-    """Signal a process and all of its process group."""
+    """Signal a process and its whole process group."""
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, sig)
@@ -116,7 +115,7 @@ def is_ending(pid: int) -> bool:
 
 
 def anonymous_file(data: bytes = b"") -> int:
-    """A file descriptor that holds the data, in memory where that is possible, with no name to clean up."""
+    """A descriptor of a file with this data. The file has no name to clean up, and is in memory where possible."""
     if LINUX:
         fd = os.memfd_create("holdfast", os.MFD_CLOEXEC)
     else:

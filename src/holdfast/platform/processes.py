@@ -1,4 +1,4 @@
-"""What the system reports about processes, and what identifies them: the boot of the machine, and the namespace."""
+"""What the system reports about processes, and what identifies them: the machine's boot and the namespace."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import resource
 from pathlib import Path
 
-ENDED = ("", "Z", "X")  # states of processes that have exited, or only wait to be reaped
-_START = 19  # where the start time is, after the name
+ENDED = ("", "Z", "X")  # states of processes that have exited, including those not yet reaped
+_START = 19  # the position of the start time after the name
 
 
 def stat_fields(pid: int) -> list[str]:
@@ -23,14 +23,14 @@ def state(pid: int) -> str:
 
 
 def start_time(pid: int) -> str:
-    """When a process was started, in the system's ticks: it tells two processes with the same number apart. Empty if
-    it is not known."""
+    """When a process was started, in the system's ticks. It distinguishes two processes with the same number. Empty if
+    unknown."""
     fields = stat_fields(pid)
     return fields[_START] if fields else ""
 
 
 def boot_id() -> str:
-    """The id of this start of the machine; empty if it is not known."""
+    """The id of this boot of the machine; empty if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -46,7 +46,7 @@ def namespace(kind: str, pid: int | str = "self") -> str:
 
 
 def are_listed() -> bool:
-    """Whether the system reports anything about other processes; otherwise only a signal shows whether one lives."""
+    """Whether the system reports on other processes. If not, only a signal shows whether a process lives."""
     return os.path.isdir("/proc/self")
 
 
@@ -67,7 +67,7 @@ def children(pid: int) -> list[int]:
 
 
 def name(pid: int) -> str:
-    """As ps shows it, 15 characters; empty if the process has exited."""
+    """The name as ps shows it, 15 characters; empty if the process has exited."""
     return _read(pid, "comm").decode(errors="replace").strip()
 
 
@@ -81,7 +81,7 @@ def environment(pid: int) -> list[bytes]:
 
 
 def is_ours(pid: int) -> bool:
-    """Whether it is a process of the same user."""
+    """Whether the process belongs to the same user."""
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.getuid()
     except OSError:
@@ -96,7 +96,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def kernel_function(pid: int) -> str:
-    """In which function of the kernel it waits; empty if that is not known."""
+    """The kernel function in which the process waits; empty if unknown."""
     return _read(pid, "wchan").decode().strip("0\n")
 
 
@@ -112,7 +112,7 @@ def mapped_files() -> set[str]:
 
 
 def memory_used(resident: bool) -> int:
-    """Bytes of this process: in memory, or of its address space. An OSError where the system does not say."""
+    """Bytes of this process, in memory or of its address space. OSError where the system does not report it."""
     return int(Path("/proc/self/statm").read_text().split()[int(resident)]) * resource.getpagesize()
 
 

@@ -1,4 +1,4 @@
-"""The sockets of this process that libraries opened: which there are, and how to end a connection of theirs."""
+"""The sockets that libraries opened in this process: lists them, and ends their connections."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def open_sockets() -> list[OpenSocket]:
 
 
 def shut_down(sockets: list[OpenSocket]) -> None:
-    """Shut down those that are TCP connections, so that a thread that waits on one wakes up. The files stay open: their
-    library closes them."""
+    """Shut down those that are TCP connections, so that threads that wait on them wake up. The files stay open: the
+    library that opened them closes them."""
     for descriptor, inode in sockets:
         with contextlib.suppress(OSError):
-            if os.fstat(descriptor).st_ino == inode:  # else it is closed, and another file has its number
+            if os.fstat(descriptor).st_ino == inode:  # else it was closed, and another file has its number
                 _shut_down(descriptor)
 
 

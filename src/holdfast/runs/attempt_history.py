@@ -7,6 +7,7 @@ If a journal has lost records, the history is coarser; it never raises an except
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -20,8 +21,10 @@ from holdfast.core.run.state import Durable, Failure
 from holdfast.store.journal import Record
 
 from .ledger import written_early
+from .timeline import live_text
 
 RUNNING, FAILED, PLANNED, ENDED, KILLED = "running", "failed", "handed over", "ended", "driver killed"
+REPLACED, BY_STANDBY, MOVED, NOT_LIVE = "replaced", "standby", "moved", "not-live"  # kinds of live moments
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class FailureAccount:
     resumed_from: str | None = None  # by the next attempt
     lost: int | None = None  # repeated reports; None before the next attempt
     live: bool = False  # the rank was replaced, and its peers kept their processes
+    by_standby: bool = False  # by a standby worker
 
 
 @dataclass
@@ -57,6 +61,7 @@ class AttemptSpan:
     outcome: str = RUNNING
     failure: int | None = None  # its number
     nodes: tuple[str, ...] = ()  # nodes across a network on which it may be placed
+    joined: dict[str, float] = field(default_factory=dict)  # nodes that ranks moved to, and when
 
 
 @dataclass
@@ -65,6 +70,15 @@ class DriverSpan:
     began: float
     ended: float
     outcome: str = RUNNING
+
+
+@dataclass(frozen=True)
+class LiveMoment:
+    """A rank got another process while the others kept theirs, or could not."""
+
+    time: float
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,7 @@ class AttemptHistory:
     attempts: list[AttemptSpan] = field(default_factory=list)
     drivers: list[DriverSpan] = field(default_factory=list)
     failures: list[FailureAccount] = field(default_factory=list)
+    live: list[LiveMoment] = field(default_factory=list)
     saved: list[SavedCheckpoint] = field(default_factory=list)
     stalls: list[tuple[float, float]] = field(default_factory=list)  # training waited for storage
     waits: list[tuple[float, float]] = field(default_factory=list)  # for capacity
@@ -105,15 +120,24 @@ class AttemptHistory:
 
 def attempt_history(records: Sequence[Record], now: float | None = None) -> AttemptHistory:
     """``now``: the time up to which a driver that lives has driven; None if there is none."""
-    times = [record.time for record in records]
-    scribe = _Scribe(AttemptHistory(began=min(times, default=0.0)))
-    for record, is_early in zip(records, written_early(records), strict=True):
-        event = _event(record)
-        if event is not None:
-            scribe.enter(event, record.time)
-        if not is_early:
-            scribe.last = max(scribe.last, record.time)
-    return scribe.close(now)
+    return WrittenHistory(records).until(now)
+
+
+class WrittenHistory:
+    """The history that a journal has, which time makes longer."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        times = [record.time for record in records]
+        self._scribe = _Scribe(AttemptHistory(began=min(times, default=0.0)))
+        for record, is_early in zip(records, written_early(records), strict=True):
+            event = _event(record)
+            if event is not None:
+                self._scribe.enter(event, record.time)
+            if not is_early:
+                self._scribe.last = max(self._scribe.last, record.time)
+
+    def until(self, now: float | None) -> AttemptHistory:
+        return self._scribe.copied().close(now)
 
 
 def _event(record: Record) -> ev.Event | None:
@@ -148,9 +172,14 @@ class _Scribe:
                 self._worker_failed(event, before)
             case ev.HandedOver():
                 self._end_attempt(time, PLANNED)
-            case ev.Regrouped(attempt_number):
-                self._continue_live(attempt_number)
+            case ev.Regrouped():
+                history.live.append(LiveMoment(time, BY_STANDBY if event.by_standby else REPLACED, live_text(event)))
+                self._continue_live(event)
+            case ev.RankMoved():
+                history.live.append(LiveMoment(time, MOVED, live_text(event)))
+                self._move(event, time)
             case ev.RegroupFailed():
+                history.live.append(LiveMoment(time, NOT_LIVE, live_text(event)))
                 self._end_attempt(time, FAILED, history.failures[-1].number if history.failures else None)
             case ev.StorageLags(stalled, checkpoints, size, seconds):
                 self._stall(time, stalled)
@@ -165,6 +194,18 @@ class _Scribe:
         failure = self._state.failure
         if failure is not None and failure is not before.failure:
             self._fail(failure, time, event)
+
+    def copied(self) -> _Scribe:
+        """For ``close``, which changes what it closes."""
+        known, copied = self.history, copy(self)
+        copied.history = replace(
+            known,
+            attempts=[replace(span) for span in known.attempts],
+            drivers=[replace(span) for span in known.drivers],
+            stalls=list(known.stalls),
+            waits=list(known.waits),
+        )
+        return copied
 
     def close(self, now: float | None) -> AttemptHistory:
         history = self.history
@@ -225,11 +266,19 @@ class _Scribe:
         if not account.live:
             self._end_attempt(time, FAILED, account.number)
 
-    def _continue_live(self, attempt_number: int) -> None:
+    def _continue_live(self, event: ev.Regrouped) -> None:
         """The lost ranks were replaced: no step is done again."""
         for number, failure in enumerate(self.history.failures):
-            if failure.live and failure.attempt == attempt_number and failure.lost is None:
-                self.history.failures[number] = replace(failure, lost=0)
+            if failure.live and failure.attempt == event.attempt_number and failure.lost is None:
+                by_standby = failure.rank in event.by_standby
+                self.history.failures[number] = replace(failure, lost=0, by_standby=by_standby)
+
+    def _move(self, event: ev.RankMoved, time: float) -> None:
+        span = self.history.attempts[-1] if self.history.attempts else None
+        if span is not None and span.number == event.attempt_number:
+            for node in event.leased:
+                if node not in span.nodes:
+                    span.nodes, span.joined = (*span.nodes, node), {**span.joined, node: time}
 
     def _worker_failed(self, event: ev.WorkerFailed, before: Durable) -> None:
         """One that came after the first cause is a knock-on failure."""

@@ -148,7 +148,7 @@ def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
         if isinstance(event, ev.Reported) and event.trial in state.trials:
             trial = state.trials[event.trial]
             if trial.results == counted[event.trial]:
-                continue  # it had been told to stop
+                continue  # it was asked to stop
             counted[event.trial] = trial.results
             own, row = rows[event.trial], row_of_result(event, trial)
             while own and own[-1]["training_iteration"] >= event.iteration:

@@ -31,7 +31,7 @@ _TIMES = 2.0**32  # a time beyond this is invalid
 
 class TimePart(str, Enum):
     PRODUCTIVE = "productive"
-    REDONE = "redone"
+    REPEATED = "repeated"
     STALLED = "stalled"
     STARTING = "starting"
     RECOVERING = "recovering"
@@ -57,14 +57,14 @@ class FailureEntry(Struct, frozen=True, rename={"attempt_number": "attempt"}):
     live: bool = False  # its peers kept their processes, and continued after ``recovered_s``
     standby: bool = False  # a standby worker took its rank
     tier: str = ""  # where the next attempt took its state from: memory, peer memory, checkpoint; empty: the beginning
-    redone: int = 0  # completed steps that it did again, as far as they are known
+    repeated: int = 0  # completed steps that it did again, as far as they are known
 
     def __str__(self) -> str:
         then = "no report since" if self.recovered_s is None else f"{short_time(self.recovered_s)} to the next report"
         if self.live and self.recovered_s is not None:
             by = " by a standby worker" if self.standby else ""
             then = f"replaced live{by}, {short_time(self.recovered_s)} until all ranks continued"
-        again = f", {self.redone} step{'' if self.redone == 1 else 's'} repeated" if self.redone else ""
+        again = f", {self.repeated} step{'' if self.repeated == 1 else 's'} repeated" if self.repeated else ""
         tier = f", from {self.tier}{again}" if self.tier in _IN_MEMORY or again else ""
         return f"{self.text} [{self.kind}]: {then}{tier}"
 
@@ -74,7 +74,7 @@ class Ledger(Struct, frozen=True):
 
     productive: between reports that are in the history.
 
-    redone: after the report that the next attempt started from, or after the last one of an attempt that failed.
+    repeated: after the report that the next attempt started from, or after the last one of an attempt that failed.
 
     stalled: after an attempt's first report, while storage was so far behind that reports with files waited for it.
 
@@ -89,7 +89,7 @@ class Ledger(Struct, frozen=True):
 
     wall_clock_s: float = 0.0
     productive_s: float = 0.0
-    redone_s: float = 0.0
+    repeated_s: float = 0.0
     stalled_s: float = 0.0
     starting_s: float = 0.0
     recovering_s: float = 0.0
@@ -300,7 +300,7 @@ class _Bookkeeper:
         self._open = {number: when for number, when in self._open.items() if number not in given_up}
         for number in given_up:
             self._failures[number] = structs.replace(self._failures[number], live=False, standby=False)
-        self._leave(at, at, TimePart.REDONE)
+        self._leave(at, at, TimePart.REPEATED)
         self._between = TimePart.RECOVERING
         self._open.update(given_up)
 
@@ -313,7 +313,7 @@ class _Bookkeeper:
         return Ledger(self._charged, **seconds, failures=tuple(self._failures))
 
     def _take_over(self, at: float) -> None:
-        self._leave(self._alive, at, TimePart.REDONE)
+        self._leave(self._alive, at, TimePart.REPEATED)
         self._charge(at, TimePart.DOWN)
         self._between = TimePart.STARTING
         self._doubt_s = 0.0
@@ -322,7 +322,7 @@ class _Bookkeeper:
     def _begin_attempt(self, event: ev.AttemptStarted, at: float, before: Durable) -> None:
         self._prepare_attempt(at, before, waits=event.snapshot is None or event.streak != 0)
         for number in self._open:
-            how = {"tier": event.tier.value, "redone": event.redone}
+            how = {"tier": event.tier.value, "repeated": event.redone}
             self._failures[number] = structs.replace(self._failures[number], **how)
         self._between = TimePart.RECOVERING  # once the attempt has ended
         self._attempt = _Attempt(event.attempt_number, event.base, next(self._limits), _Clock(self._clock.time, at))
@@ -330,7 +330,7 @@ class _Bookkeeper:
     def _prepare_attempt(self, at: float, before: Durable, waits: bool = True) -> None:
         """Charge the time before the next attempt starts, or begins to wait for capacity."""
         if self._attempt is not None:  # the record of its end is lost
-            self._leave(self._alive, at, TimePart.REDONE)
+            self._leave(self._alive, at, TimePart.REPEATED)
         if self._between is TimePart.RECOVERING:
             waited = max(0.0, min(at - self._charged, backoff_s(before) if waits else 0.0))
             self._charge(at - _on_grid(waited), TimePart.RECOVERING)
@@ -374,7 +374,7 @@ class _Bookkeeper:
                 self._charge(at, TimePart.STARTING)
                 self._recovered(at)
             else:
-                self._train(at, TimePart.PRODUCTIVE if attempt.base + index < attempt.limit else TimePart.REDONE)
+                self._train(at, TimePart.PRODUCTIVE if attempt.base + index < attempt.limit else TimePart.REPEATED)
         if reports:
             self._train(until, rest)
         self._charge(until, TimePart.STARTING)

@@ -75,9 +75,12 @@ class StoredTrial(StoredRun):
         began = next((record.seq for record in self.records()), 0)
         return f"{self.experiment.run_id()}/{self.id}/{began}"
 
-    def look_again(self) -> None:
-        super().look_again()
-        self.experiment.look_again()
+    def look_again(self, *, keeps_journal: bool = False) -> None:
+        super().look_again(keeps_journal=keeps_journal)
+        self.experiment.look_again(keeps_journal=keeps_journal)
+
+    def journal_stamp(self) -> int | None:
+        return self.experiment.journal_stamp()
 
     def driver(self) -> LivingDriver | None:
         """The driver of the trial. A trial that has ended has none, even if its experiment has one."""
@@ -90,7 +93,7 @@ class StoredTrial(StoredRun):
     def journal(self) -> tuple[list[Record], list[Damage]]:
         if self._records is not None:
             return self._records, []
-        return self._once("own journal", self._own_journal)
+        return self.of_journal("own", self._own_journal)
 
     def _own_journal(self) -> tuple[list[Record], list[Damage]]:
         records, damage = self.experiment.journal()
@@ -158,7 +161,7 @@ class TrialReading(Reading):
 
 def open_stored(location: Location, patience_s: float = PATIENCE_S, *, once: bool = False) -> StoredRun:
     """The run, experiment or trial there. NotARunError if there is none; NewerFormatError if a newer version of
-    Holdfast has written it; StorageUnavailableError if that cannot be told. ``once``: for one look, which reads each
+    Holdfast has written it; StorageUnavailableError if that is unknown. ``once``: for one look, which reads each
     file once."""
     stored = StoredRun(location, patience_s, once=once)
     try:

@@ -32,6 +32,7 @@ from .reading import Reading
 PATIENCE_S = 60.0
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _LOG = re.compile(r"logs/attempt-\d+/rank-(\d+)\.log")
+_JOURNAL = "journal"
 _RANK = re.compile(r"^rank (\d+)$", re.MULTILINE)
 _METRICS = re.compile(r"metrics/attempt-(\d+)/rank-(\d+)\.jsonl")
 _layout = RunLayout(Path())  # of paths in the run
@@ -65,17 +66,23 @@ class StoredRun:
         driver = self.driver() if with_driver else None
         manifests = self.manifests()[0] if with_manifests else []
         records, damage = self.journal()
-        return Reading(self, driver, manifests, records, self._once("past", lambda: self.past(records, damage)))
+        return Reading(self, driver, manifests, records, self.of_journal("past", lambda: self.past(records, damage)))
 
     @property
     def is_once(self) -> bool:
         return self._seen is not None
 
-    def look_again(self) -> None:
-        """Forget what was read."""
+    def look_again(self, *, keeps_journal: bool = False) -> None:
+        """Forget what was read; ``keeps_journal``: except the journal and what follows from it."""
         if self._seen is not None:
+            kept = {name: seen for name, seen in self._seen.items() if keeps_journal and name.startswith(_JOURNAL)}
             self._seen.clear()
+            self._seen.update(kept)
             self._forget()
+
+    def of_journal(self, question: str, ask: Callable[[], T]) -> T:
+        """An answer that follows from the journal alone."""
+        return self._once(f"{_JOURNAL}: {question}", ask)
 
     def _once(self, question: str, ask: Callable[[], T]) -> T:
         if self._seen is None:
@@ -117,7 +124,11 @@ class StoredRun:
         return str(self.known_identity().get("id", ""))
 
     def journal(self) -> tuple[list[Record], list[Damage]]:
-        return self._once("journal", lambda: self.store.read_journal())
+        return self._once(_JOURNAL, lambda: self.store.read_journal())
+
+    def journal_stamp(self) -> int | None:
+        """The same as long as the journal is; None if to know it costs as much as to read the journal."""
+        return self.store.journal_stamp()
 
     def journal_size(self) -> int:
         """In bytes: as long as it stays the same, so does the journal."""
@@ -127,7 +138,7 @@ class StoredRun:
         return self.journal()[0]
 
     def _known_past(self) -> Past:
-        return self._once("past", lambda: self.past(*self.journal()))
+        return self.of_journal("past", lambda: self.past(*self.journal()))
 
     def past(self, records: list[Record], damage: Iterable[Damage] = ()) -> Past:
         try:

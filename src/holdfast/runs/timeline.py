@@ -78,18 +78,8 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
             return "driver", f"driver {epoch} started{died}"
         case ev.AttemptStarted(attempt_number, world_size):
             return "attempt", f"attempt {attempt_number} with {_workers(world_size)} {memory.told(event)}"
-        case ev.Regrouped():
-            return (
-                "live",
-                f"{regrouping.told(event)}; all ranks continue after step {event.steps:,}, and no step is repeated",
-            )
-        case ev.RegroupFailed(attempt_number, why):
-            return "live", f"attempt {attempt_number} could not continue with the lost rank replaced: {why}"
-        case ev.RankMoved(attempt_number, rank, _, node):
-            return (
-                "live",
-                f"rank {rank} of attempt {attempt_number} moves to {node}, because its node will be preempted",
-            )
+        case ev.Regrouped() | ev.RegroupFailed() | ev.RankMoved():
+            return "live", live_text(event)
         case ev.StandbyReady(attempt_number, number, node):
             return (
                 "standby",
@@ -116,6 +106,17 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
         case ev.RunEnded(outcome, reason):
             return "end", f"{outcome.value}: {reason}" if reason else outcome.value
     return None
+
+
+def live_text(event: ev.Regrouped | ev.RegroupFailed | ev.RankMoved) -> str:
+    """How ranks were replaced while their peers kept running."""
+    match event:
+        case ev.Regrouped():
+            return f"{regrouping.told(event)}; all ranks continue after step {event.steps:,}, and no step is repeated"
+        case ev.RegroupFailed(attempt_number, why):
+            return f"attempt {attempt_number} could not continue with the lost rank replaced: {why}"
+        case ev.RankMoved(attempt_number, rank, _, node):
+            return f"rank {rank} of attempt {attempt_number} moves to {node}, because its node will be preempted"
 
 
 def _workers(count: int) -> str:

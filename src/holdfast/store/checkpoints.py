@@ -1,8 +1,9 @@
 """Checkpoints: staged by workers, sealed by agents, committed by the driver. The manifest is the commit point.
 
 A checkpoint exists if and only if its manifest does. Files are synced before the manifest is written, and the manifest
-is removed before the files. A mark exists beside them from before the first change until after the last one, so that an
-interrupted change is invisible and known to be ours. Files with neither were put there by a user, and stay.
+is removed before the files. A mark beside them exists from before the first change until after the last one. So an
+interrupted change is invisible, and known to be ours. Files with neither manifest nor mark were put there by a user,
+and stay.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class CheckpointStore(Checkpoints):
         self._disk = disk or Disk()
 
     def stage(self, source: Path, target: Path, move: bool) -> list[FileEntry]:
-        """Take a rank's directory into staging; its files with their sizes. A checkpoint of this run is copied even if
-        it may be moved."""
+        """Take a rank's directory into staging; returns its files with their sizes. A checkpoint of this run is copied
+        even if it may be moved."""
         source = source.resolve()
         may_move = move and not source.is_relative_to(self._layout.root.resolve())
-        if not self._layout.root.is_dir():  # a run that resumes where it was would be two
+        if not self._layout.root.is_dir():  # creating it again would split the run in two
             raise StorageError(f"The run directory {self._layout.root} was moved or removed during the run.")
         self._disk.make_private_dir(self._layout.staging_dir)
         return staging.stage(self._disk, source, target.resolve(), may_move)
@@ -67,9 +68,9 @@ class CheckpointStore(Checkpoints):
         leave_rest: bool = False,
         before: Callable[[], object] = lambda: None,
     ) -> Manifest:
-        """Merge the shards into a checkpoint. It exists when this returns; if it raises, the shards are as before.
-        ``leave_rest``: leave the rest of the shards to ``discard``, which takes long if there are many. ``before`` is
-        called when only the manifest is missing, and may still refuse."""
+        """Merge the shards into a checkpoint. It exists when this returns. If this raises, the shards are as before.
+        ``leave_rest``: do not call ``discard``, which takes long if there are many shards. ``before`` is called when
+        only the manifest is missing, and can still refuse by raising."""
         manifest_file = self._layout.manifest_file(manifest.id)
         if manifest_file.exists():
             raise StorageError(f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name")
@@ -92,14 +93,14 @@ class CheckpointStore(Checkpoints):
         except (StorageError, OSError):
             self._undo(manifest_file, moved)
             raise
-        with contextlib.suppress(StorageError, OSError):  # beside a manifest it means nothing
+        with contextlib.suppress(StorageError, OSError):  # beside a manifest the mark has no meaning
             self._disk.unlink(self._layout.unfinished_file(manifest.id))
         if not leave_rest:
             self.discard(shards)
         return manifest
 
     def commit_copy(self, source: Manifest, of: Checkpoints, manifest: Manifest) -> Manifest:
-        """Committed files are never written again, so the two can share them."""
+        """Committed files are never changed, so both checkpoints can share them."""
         assert isinstance(of, CheckpointStore)
         staged = self._layout.shard_dir(manifest.attempt_number, manifest.index, 0)
         if staged.exists():
@@ -109,8 +110,7 @@ class CheckpointStore(Checkpoints):
         return self.commit(manifest, [Shard(0, str(staged), self.seal(staged))])
 
     def take_back(self, attempt_number: int, index: int, rank: int, entries: Sequence[FileEntry]) -> None:
-        """Move files that an interrupted commit had moved into a checkpoint back to their shard. For each rank in
-        turn."""
+        """Move files that an interrupted commit had moved into a checkpoint back to the shard of this rank."""
         shard = self._layout.shard_dir(attempt_number, index, rank)
         for id in self._unfinished_ids():
             directory = self._layout.checkpoint_dir(id)
@@ -147,7 +147,7 @@ class CheckpointStore(Checkpoints):
     def delete(self, id: str) -> None:
         manifest_file = self._layout.manifest_file(id)
         if manifest_file.exists():
-            with contextlib.suppress(StorageFullError):  # to delete must still be possible then
+            with contextlib.suppress(StorageFullError):  # deleting must be possible on a full disk
                 self._mark(id)
             self._disk.unlink(manifest_file)
             self._disk.fsync_dir(self._layout.checkpoints_dir)
@@ -164,7 +164,7 @@ class CheckpointStore(Checkpoints):
         elif self._layout.quarantine_reason_file(id).exists():
             return  # keep the first reason: a missing manifest says less
         self._disk.fsync_dir(self._layout.checkpoints_dir)
-        # Only the rename counts: on a full disk the reason is lost, and the checkpoint is still out of the way.
+        # Only the rename counts: on a full disk the reason is lost, but the checkpoint is still quarantined.
         with contextlib.suppress(StorageError):
             write_atomic(self._disk, self._layout.quarantine_reason_file(id), f"{why}\n".encode(errors="replace"))
 
@@ -200,14 +200,14 @@ class CheckpointStore(Checkpoints):
                     raise CheckpointDamagedError("its directory is missing")
                 manifests.append(manifest)
             except (CheckpointDamagedError, ValueError) as error:
-                if path.exists():  # else a driver has just deleted it
+                if path.exists():  # otherwise a driver has just deleted it
                     damage.append(Damage(self._layout.relative(path), "file", str(error)))
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def collect(self) -> list[str]:
-        """Remove what crashes left, and say what it was: files with our mark, and nothing that users put there. Only
-        for the holder of the lease. Workers of an earlier driver may not know that and still stage files, which are not
-        needed: the next driver removes them."""
+        """Remove what crashes left behind and return its paths: only files with our mark, nothing that users put there.
+        Only the holder of the lease may call this. Workers of an earlier driver may still stage files meanwhile. Those
+        are not needed; the next driver removes them."""
         leftovers = [self._layout.staging_dir] if self._layout.staging_dir.exists() else []
         for directory in (self._layout.root, self._layout.journal_dir, self._layout.checkpoints_dir):
             if directory.is_dir():
@@ -222,7 +222,7 @@ class CheckpointStore(Checkpoints):
 
     def remove_staged(self) -> None:
         path = self._layout.staging_dir
-        self._disk.rmdir(path)  # a colleague's can be removed if it is empty, though not entered
+        self._disk.rmdir(path)  # another user's directory can be removed if it is empty, but not read
         try:
             self._disk.rmtree(path)
         except StorageError as error:
@@ -234,7 +234,7 @@ class CheckpointStore(Checkpoints):
         return sorted(directory.iterdir()) if directory.is_dir() else []
 
     def _unfinished(self) -> list[Path]:
-        """The directory of each checkpoint that was being committed or deleted, and then its mark."""
+        """For each checkpoint that was being committed or deleted: its directory, then its mark."""
         found: list[Path] = []
         for id in self._unfinished_ids():
             kept = self._layout.manifest_file(id).exists() or self._layout.quarantine_file(id).exists()
@@ -251,7 +251,7 @@ class CheckpointStore(Checkpoints):
         return any(mark(id).exists() for mark in marks)
 
     def _remove(self, path: Path) -> None:
-        """A link is removed, and its target stays."""
+        """Remove a file or directory. Of a link, the target stays."""
         if path.is_dir() and not path.is_symlink():
             self._disk.rmtree(path)
         else:
@@ -264,15 +264,15 @@ class CheckpointStore(Checkpoints):
         return directory
 
     def _located(self, entry: FileEntry, shard: Shard, root: str) -> tuple[FileEntry, str]:
-        """A file of a shard with its place. One that the user stored in the run is sealed now: when every rank has
-        reported, it is no longer written to."""
+        """A file of a shard with its place. A file that the user stored in the run is sealed now: every rank has
+        reported, so nothing writes to it any more."""
         if not entry.at:
             return entry, f"{os.path.join(root, shard.directory)}/{entry.path}"
         sealed, place = staging.seal_file(self._disk, self._layout.root / entry.at, entry.path)
         return sealed, str(place)
 
     def _merge(self, id: str, chosen: list[tuple[FileEntry, str]], moved: list[tuple[str, str]]) -> None:
-        """Names are plain strings here: of ten thousand files, paths would take longer than their renames."""
+        """Names are plain strings here: for ten thousand files, path objects would take longer than the renames."""
         target = str(self._layout.checkpoint_dir(id))
         directories: set[str] = set()
         for entry, source in chosen:
@@ -288,7 +288,7 @@ class CheckpointStore(Checkpoints):
         self._disk.fsync_dir(self._layout.checkpoints_dir)
 
     def _undo(self, manifest_file: Path, moved: list[tuple[str, str]]) -> None:
-        """Put the files back so that the commit can be tried again. As long as the manifest stands, they must stay."""
+        """Move the files back so that the commit can be retried. If the manifest cannot be removed first, they stay."""
         with contextlib.suppress(StorageError, OSError):
             if manifest_file.exists():
                 self._disk.unlink(manifest_file)
@@ -297,14 +297,14 @@ class CheckpointStore(Checkpoints):
                 self._disk.rename(destination, source)
 
     def _mark(self, id: str, report: _Unfinished | None = None) -> None:
-        """Files under this name are ours from now on, and are removed unless they are committed."""
+        """From now on, files under this name are ours, and are removed unless they are committed."""
         mark = self._layout.unfinished_file(id)
         if not mark.exists():
             self._disk.write_new(mark, b"" if report is None else msgspec.json.encode(report))
         self._disk.fsync_dir(self._layout.checkpoints_dir)
 
     def _make_way(self, id: str) -> None:
-        """Remove the rest of an earlier checkpoint with that name. Files of a user are kept under another name."""
+        """Remove what is left of an earlier checkpoint with that name. A user's files are kept under another name."""
         directory = self._layout.checkpoint_dir(id)
         if self._is_ours(id) or not os.path.lexists(directory):
             self._clear(id)
@@ -316,19 +316,20 @@ class CheckpointStore(Checkpoints):
         )
 
     def _clear(self, id: str) -> None:
-        """Remove the files of a checkpoint that has no manifest: a leftover, or quarantined and now replaced."""
+        """Remove the files of a checkpoint without a manifest: it was unfinished, or quarantined and is now
+        replaced."""
         directory = self._layout.checkpoint_dir(id)
         if os.path.lexists(directory):
             self._remove(directory)
             self._disk.fsync_dir(self._layout.checkpoints_dir)
         marks = self._layout.quarantine_file, self._layout.quarantine_reason_file, self._layout.unfinished_file
-        for mark in marks:  # last, as long as there is something to be known by it
+        for mark in marks:  # last, because they show that the files are ours
             if mark(id).exists():
                 self._disk.unlink(mark(id))
 
     def discard(self, shards: Sequence[Shard]) -> None:
-        """Remove the rest of the shards; files that cannot be removed now are collected later. Most shards are empty
-        by now, and of ten thousand it counts how each is removed."""
+        """Remove the rest of the shards. Files that cannot be removed now are collected later. Most shards are empty by
+        now; there may be ten thousand, so removing an empty one must be fast."""
         above: set[str] = set()
         for shard in shards:
             directory = os.path.join(self._layout.root, shard.directory)
@@ -343,7 +344,7 @@ class CheckpointStore(Checkpoints):
                 self._disk.rmdir(directory)
 
     def _remove_emptied(self, top: Path) -> None:
-        """Remove the directories whose files are all in a checkpoint now, from one that a user filled."""
+        """Remove directories below one that a user filled, if all of their files are in a checkpoint now."""
         for parent, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(StorageError, OSError):  # the user has put something else there
                 os.rmdir(parent)

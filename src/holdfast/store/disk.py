@@ -1,4 +1,5 @@
-"""Every change that the store makes to a disk is one small method of ``Disk``, so that a test can crash it at each."""
+"""Every change that the store makes to a disk is one small method of ``Disk``, so that a test can crash at each
+change."""
 
 from __future__ import annotations
 
@@ -20,19 +21,19 @@ _CHUNK = 4 << 20
 _FICLONE = 0x40049409  # Linux: share the source's blocks instead of copying them (btrfs, XFS)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
-_MEANINGFUL = frozenset({errno.ENOENT, errno.EEXIST, errno.EXDEV})  # callers decide by these; they stay OSErrors
+_MEANINGFUL = frozenset({errno.ENOENT, errno.EEXIST, errno.EXDEV})  # callers check for these, so they stay OSErrors
 
 
 class Disk:
-    """The disk operations of the store. Durable means: survives a power cut."""
+    """The disk operations of the store. Durable means that it survives a power cut."""
 
     def makedirs(self, path: Path) -> None:
         with _named("create the directory", path):
             os.makedirs(path, exist_ok=True)
 
     def make_private_dir(self, path: Path) -> None:
-        """Create a directory, and those above it, that no other user can enter; an existing one is closed to other
-        users if it belongs to this user."""
+        """Create a directory, and those above it, that no other user can enter. If it exists and belongs to this user,
+        it is closed to other users."""
         with _named("create the directory", path):
             os.makedirs(path.parent, exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -42,31 +43,31 @@ class Disk:
                     os.chmod(path, 0o700)
 
     def write_new(self, path: Path, data: bytes) -> None:
-        """Create a file that must not exist yet and make its content durable (its name is so after ``fsync_dir``)."""
+        """Create a file that must not exist yet, and make its content durable. ``fsync_dir`` makes its name durable."""
         with _named("write", path), open(path, "xb", buffering=0) as file:
             _write_all(file, data)
             _flush(file.fileno())
 
     def open_append(self, path: Path, *, new: bool) -> io.FileIO:
-        """Open a file whose writes always go to its end; ``new`` demands that it does not exist yet."""
+        """Open a file whose writes always go to its end. ``new``: it must not exist yet."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if new else 0)
         with _named("open", path):
             return io.FileIO(str(path), "ab", opener=lambda name, _flags: os.open(name, flags, 0o666))
 
     def open_in_place(self, path: Path) -> io.FileIO:
-        """Open a file, created if missing, for reading and ``overwrite``."""
+        """Open a file for reading and ``overwrite``. It is created if missing."""
         with _named("open", path):
             return io.FileIO(str(path), "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
 
     def append(self, file: io.FileIO, data: bytes) -> None:
-        """Write at the end, not yet durable."""
-        try:  # and not ``with``: of ten thousand ranks, each has a line
+        """Write at the end. This is not yet durable."""
+        try:  # ``with`` would be slower, and each of ten thousand ranks has a line
             _write_all(file, data)
         except OSError as error:
             raise _explained("write", file.name, error) from error
 
     def reserve(self, file: io.FileIO, size: int) -> None:
-        """Give a file at least that size, with its space on disk, after its content."""
+        """Give a file at least that size, and reserve the space on disk after its content."""
         with _named("reserve space for", file.name):
             missing = size - os.fstat(file.fileno()).st_size
             if missing > 0:
@@ -78,7 +79,7 @@ class Disk:
             _flush(file.fileno())
 
     def sync_file_system(self, path: Path) -> bool:
-        """All that the file system of this directory has been given; whether this system can do that."""
+        """Sync the whole file system of this directory. Returns whether the operating system can do that."""
         if sys.platform != "linux":
             return False
         libc = ctypes.CDLL(None, use_errno=True)
@@ -98,7 +99,7 @@ class Disk:
             _flush(file.fileno())
 
     def overwrite(self, file: io.FileIO, data: bytes) -> None:
-        """Replace the whole content in place, durable. Not atomic: only for a file that must stay the same inode."""
+        """Replace the whole content in place, durably. Not atomic: only for a file that must keep its inode."""
         with _named("write", file.name):
             os.ftruncate(file.fileno(), 0)
             file.seek(0)
@@ -109,11 +110,11 @@ class Disk:
         self._fsync(path, os.O_RDONLY)
 
     def fsync_dir(self, path: Path) -> None:
-        """Make the names in a directory durable: files that were created, renamed and removed in it."""
+        """Make the names in a directory durable: what was created, renamed and removed in it."""
         self._fsync(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def rename(self, source: Path | str, target: Path | str) -> None:
-        try:  # and not ``with``: of ten thousand ranks, each has a file
+        try:  # ``with`` would be slower, and each of ten thousand ranks has a file
             os.rename(source, target)
         except OSError as error:
             if error.errno in _MEANINGFUL:
@@ -125,7 +126,7 @@ class Disk:
             os.unlink(path)
 
     def rmdir(self, path: Path | str) -> bool:
-        """Remove a directory if it is empty; whether it was."""
+        """Remove a directory if it is empty. Returns whether it was."""
         try:
             os.rmdir(path)
         except OSError:
@@ -137,7 +138,7 @@ class Disk:
             shutil.rmtree(path)
 
     def copy_file(self, source: Path, target: Path, *, sync: bool = True) -> None:
-        """Copy the content into a new file, by the cheapest means that the file systems offer."""
+        """Copy the content into a new file, in the cheapest way that the file systems offer."""
         with _named("copy to", target):
             with open(source, "rb", buffering=0) as reader, open(target, "xb", buffering=0) as writer:
                 _copy_content(reader, writer)
@@ -154,7 +155,7 @@ class Disk:
 
 
 class FencedDisk(Disk):
-    """Calls ``fence`` right before each change of names: it raises when they are another driver's to change."""
+    """Calls ``fence`` right before each change of names. It raises if another driver owns them."""
 
     def __init__(self, fence: Callable[[], None]) -> None:
         self._fence = fence
@@ -185,7 +186,7 @@ class FencedDisk(Disk):
 
 
 def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
-    """Give a file new content: whatever happens, readers find all of the old or all of the new."""
+    """Give a file new content. Whatever happens, readers find either the whole old or the whole new content."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         disk.write_new(temporary, data)
@@ -198,7 +199,7 @@ def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """As ``write_atomic``, for what may be lost in a power cut."""
+    """Like ``write_atomic``, for content that may be lost in a power cut."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         temporary.write_bytes(data)
@@ -209,12 +210,12 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name was left by a crash in ``write_atomic``."""
+    """Whether a file of this name was left behind by a crash in ``write_atomic``."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def ensure_dir(disk: Disk, path: Path) -> None:
-    """Create a directory and its parents where missing, and make their names durable."""
+    """Create a directory and its missing parents, and make their names durable."""
     missing: list[Path] = []
     while not path.is_dir():
         missing.append(path)
@@ -227,7 +228,7 @@ def ensure_dir(disk: Disk, path: Path) -> None:
 
 @contextlib.contextmanager
 def _named(action: str, path: object) -> Iterator[None]:
-    """Turn a bare OSError into one that says what could not be done, where, and what helps."""
+    """Turn a bare OSError into one that says what failed, where, and what helps."""
     try:
         yield
     except OSError as error:
@@ -279,6 +280,6 @@ def _copy_content(reader: io.FileIO, writer: io.FileIO) -> None:
         except OSError as error:
             if error.errno in _FULL or error.errno == errno.EIO:
                 raise
-    # Whatever the calls above did not do, from where they stopped: both file offsets have moved with them.
+    # Copy what the calls above did not copy. They moved both file offsets, so this starts where they stopped.
     while chunk := reader.read(_CHUNK):
         _write_all(writer, chunk)

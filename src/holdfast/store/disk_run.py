@@ -37,12 +37,12 @@ class DiskRun(RunStore):
         if not self._layout.root.is_dir():
             return False
         try:
-            # A driver that begins a run creates the empty journal first.
+            # A driver that starts a new run creates the empty journal first.
             return self._layout.run_file.exists() or any(path.stat().st_size for _, path in self._layout.segments())
         except FileNotFoundError:
             return False  # it is being deleted
         except PermissionError:
-            return True  # it may be one, and then reading it reports the problem
+            return True  # it may be a run; then reading it reports the problem
 
     def check_format(self) -> None:
         formats.check_run(self._layout)
@@ -127,7 +127,7 @@ class DiskRun(RunStore):
         except PermissionError:
             raise
         except OSError:
-            return  # verify names it
+            return  # ``verify`` reports it
         with opened:
             position = opened.seek(0, io.SEEK_END)
             while position:

@@ -1,8 +1,8 @@
 """A remote checkpoint's files on this machine: fetched once, shared by all users, checked against the manifest.
 
-Beside a shared directory is ``<name>.users``, on which each user holds a lock; it is created and removed under the
-directory's own lock. The last user removes both. Files of a killed process are used again if the manifest confirms
-them.
+Beside a shared directory is the file ``<name>.users``, on which each user holds a lock. It is created and removed under
+the directory's own lock. The last user removes the file and the directory. What a killed process fetched is used again
+if it matches the manifest.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from holdfast.store.scratch import make_scratch_root
 from holdfast.store.staging import FileEntry
 
 PATIENCE_S = 60.0
-_LARGE = 8 << 20  # bytes: such a file is fetched in parallel parts
-_DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
+_LARGE = 8 << 20  # bytes; larger files are fetched in parallel parts
+_DOWNLOADS = 2  # if a file arrives with wrong content, fetch it once more before it counts as damaged
 
 
 class Remote(NamedTuple):
-    """What storage has of a checkpoint."""
+    """A checkpoint as it is in storage."""
 
     location: Location
     objects: ObjectStore
@@ -43,7 +43,7 @@ class Remote(NamedTuple):
 
 
 def exists(location: Location) -> bool:
-    """Whether anything exists there; a store that does not answer is an error."""
+    """Whether anything exists there. It is an error if the store does not answer."""
     if location.path is not None:
         return location.path.is_dir()
     level = location.open(PATIENCE_S).level()
@@ -51,7 +51,7 @@ def exists(location: Location) -> bool:
 
 
 def sizes(location: Location) -> dict[str, int]:
-    """The sizes of all files below it, by their paths there."""
+    """The sizes of all files below it, by their relative paths."""
     if location.path is not None:
         return {path: (location.path / path).lstat().st_size for path in sorted(staging.files(location.path))}
     with contextlib.closing(location.open(PATIENCE_S)) as objects:
@@ -59,7 +59,7 @@ def sizes(location: Location) -> dict[str, int]:
 
 
 def look(location: Location) -> Remote:
-    """FileNotFoundError if it is not there, CheckpointDamagedError if it is set aside or has other files."""
+    """FileNotFoundError if it does not exist, CheckpointDamagedError if it is quarantined or its files differ."""
     (line,) = _beside(location, ".json")
     if line is None:
         _check_not_set_aside(location)
@@ -84,8 +84,8 @@ def look(location: Location) -> Remote:
 
 
 def fetch(remote: Remote, directory: Path) -> None:
-    """When this returns, all files are in the directory and verified. Files of an earlier call are used as far as they
-    are certain."""
+    """When this returns, all files are in the directory and verified. Files of an earlier call are used if they can be
+    verified."""
     directory.mkdir(parents=True, exist_ok=True)
     small = [info for info in remote.files if info.size <= _LARGE]
     problems = in_parallel(lambda info: _fetch_file(remote, info, directory), small)
@@ -117,13 +117,13 @@ def shared(remote: Remote, identity: str) -> Iterator[str]:
 
 
 def own_directory() -> str:
-    """Private to this user: existing files are trusted."""
+    """A directory private to this user, so existing files in it are trusted."""
     return str(make_scratch_root(settings.load().scratch_dir))
 
 
 @contextlib.contextmanager
 def lock(target: str) -> Iterator[bool]:
-    """Hold the machine-wide lock on ``target``; yields whether another process held it before."""
+    """Hold the machine-wide lock on ``target``. Yields whether another process held it before."""
     digest = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:32]
     path = os.path.join(own_directory(), f"copy-{digest}.lock")
     waited = False
@@ -135,7 +135,7 @@ def lock(target: str) -> Iterator[bool]:
             except BlockingIOError:
                 waited = True
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            # The previous holder removed the file: our lock is on a file that no other process can see.
+            # If the previous holder removed the file, our lock is on a file that no other process sees.
             if not _is_same_file(fd, path):
                 continue
             try:
@@ -155,7 +155,7 @@ def _check_not_set_aside(location: Location) -> None:
 
 
 def _files(location: Location, objects: ObjectStore) -> list[ObjectInfo]:
-    """Without the empty objects that consoles make to show a directory."""
+    """The files, without the empty objects that web consoles create for directories."""
     files = objects.list()
     _check_names(location, (info.key for info in files))
     directories = {str(parent) for info in files for parent in PurePosixPath(info.key).parents}
@@ -172,7 +172,7 @@ def _check_names(location: Location, names: Iterable[str]) -> None:
 def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None:
     """The problem with the file in storage; None if there is none."""
     path = directory / info.key
-    if is_user_metadata(info.key):  # it may be changed at any time, and is replaced as a whole
+    if is_user_metadata(info.key):  # it may change at any time, and is replaced as a whole
         with contextlib.suppress(ObjectMissingError):
             staging.make_way(directory, info.key).write_bytes(remote.objects.get(info.key))
         return None
@@ -183,7 +183,7 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
     for _ in range(_DOWNLOADS if problem else 0):
         staging.make_way(directory, info.key)
         try:
-            if entry is not None and entry.at:  # its user has put it elsewhere in the run
+            if entry is not None and entry.at:  # the user stored it elsewhere in the run
                 remote.location.parent.parent.open(PATIENCE_S).download(entry.key(""), path, entry.size)
             else:
                 remote.objects.download(info.key, path, info.size if entry is None else entry.size)
@@ -200,7 +200,7 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
 
 
 def _fetch_anew(remote: Remote, target: Path) -> None:
-    """Under the lock, without other users. Files of an earlier use are certain only with a manifest."""
+    """Call this under the lock, without other users. Files of an earlier use can be verified only with a manifest."""
     partial = Path(f"{target}.part")
     if target.exists():
         shutil.rmtree(partial, ignore_errors=True)
@@ -208,7 +208,7 @@ def _fetch_anew(remote: Remote, target: Path) -> None:
     try:
         fetch(remote, partial)
     except StorageUnavailableError:
-        raise  # the next try uses what has arrived
+        raise  # the next try uses what has arrived so far
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -216,7 +216,7 @@ def _fetch_anew(remote: Remote, target: Path) -> None:
 
 
 def _leave(fd: int, users: str, target: str) -> None:
-    """Under the lock. A child of this process may have the same handle, so the lock itself is given back."""
+    """Call this under the lock. A child of this process may have the same handle, so unlock it explicitly."""
     fcntl.flock(fd, fcntl.LOCK_UN)
     try:
         if not _is_in_use(fd):

@@ -1,7 +1,7 @@
-"""A format that is newer than this version knows is refused, not guessed at, and nothing is changed.
+"""If a format is newer than this version knows, the run is refused and nothing is changed.
 
-``run.json`` and the manifests carry the number. A version that changes the format of anything writes the new number
-into ``run.json`` first, with its own version; every format keeps the seal, so that damage cannot pass for a format.
+``run.json`` and the manifests hold the format's number. A version that changes any format first writes the new number
+into ``run.json``, with its own version. Every format keeps the seal, so damage cannot look like a newer format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 def check(fields: Any, where: str) -> None:
-    """Before anything else is made of a decoded file: a newer format may have other fields."""
+    """Call this first on a decoded file, because a newer format may have other fields."""
     number = fields.get("format") if isinstance(fields, dict) else None
     if type(number) is not int or number <= FORMAT:
         return
@@ -34,7 +34,7 @@ def check(fields: Any, where: str) -> None:
 
 
 def check_line(line: bytes, where: str) -> None:
-    """NewerFormatError if this is an intact line of a newer format. Other readers report damage."""
+    """NewerFormatError if this is an intact line of a newer format. Damage is left to other readers."""
     data = unseal(line.rstrip(b"\n"))
     try:
         fields = None if data is None else values.decode(data)

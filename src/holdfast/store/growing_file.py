@@ -1,4 +1,4 @@
-"""A text file that grows: in the run's directory, or in a temporary one from which it is uploaded."""
+"""A text file that grows, in the run's directory or in a temporary directory from which it is uploaded."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class GrowingFile:
             self.upload()
 
     def due(self) -> float | None:
-        """Seconds until the next upload; None for never."""
+        """Seconds until the next upload; None if there is none."""
         if self._uploader is None:
             return None
         return max(0.0, self._uploaded_at + _UPLOAD_EVERY_S - time.monotonic())
 
     def upload(self) -> None:
-        """A store that is unavailable now may answer the next time."""
+        """Upload what is new. If the store is unavailable, the next call tries again."""
         self._uploaded_at = time.monotonic()
         if self._uploader is None:
             return

@@ -1,4 +1,4 @@
-"""The storage of one run, as interfaces: readers and drivers use these, and need not know where the run is stored.
+"""The storage of one run, as interfaces. Readers and drivers use these and need not know where the run is stored.
 
 Each has an implementation on disk and one on object stores. ``holdfast.testing.store_contract`` defines their
 behaviour.
@@ -27,7 +27,7 @@ NO_REASON = "the reason was not recorded"
 
 @dataclass(frozen=True)
 class LivingDriver:
-    pid: int | None  # None where the lock's owner cannot be told
+    pid: int | None  # None if the lock's owner is unknown
     host: str | None = None
     since: float | None = None
 
@@ -39,12 +39,12 @@ class JournalWriter(ABC):
     def append(self, entries: Entries, time: float, sync: bool = True) -> None:
         """Make all entries durable together. After an error none of them counts as written.
 
-        Without the sync they may be lost in a power cut, until ``sync`` is called.
+        Without ``sync``, a power cut may lose them until ``sync()`` is called.
         """
 
     @abstractmethod
     def sync(self) -> None:
-        """Make entries durable that were appended without a sync."""
+        """Make entries that were appended without a sync durable."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -53,7 +53,7 @@ class JournalWriter(ABC):
 class DriverLease(ABC):
     """The right to write a run, held until ``release()``, the end of the process, or another driver's takeover."""
 
-    epoch: int  # above all earlier ones
+    epoch: int  # greater than all earlier ones
 
     @abstractmethod
     def open_journal(self) -> tuple[JournalWriter, list[Record], list[Damage]]:
@@ -61,12 +61,12 @@ class DriverLease(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise an error that says what happened if the lease is known to be lost: this driver must not write any more.
-        Fast, and thread-safe."""
+        """If the lease is known to be lost, raise an error that says what happened: this driver must not write any
+        more. Fast and thread-safe."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether another driver has begun, or may have."""
+        """Whether another driver has started, or may have started."""
         try:
             self.check()
         except HoldfastError:
@@ -75,7 +75,7 @@ class DriverLease(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Let another driver in immediately. In a forked child this changes nothing."""
+        """Allow another driver to start immediately. In a forked child this does nothing."""
 
 
 class Checkpoints(ABC):
@@ -83,8 +83,8 @@ class Checkpoints(ABC):
 
     @abstractmethod
     def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> Manifest:
-        """The checkpoint exists when this returns. ``shards``: what ranks staged where the driver reaches it; without
-        them, the files that the manifest names were uploaded before."""
+        """The checkpoint exists when this returns. ``shards``: the files that ranks staged where the driver reaches
+        them. Without shards, the files that the manifest names have been uploaded."""
 
     @abstractmethod
     def read_manifest(self, id: str) -> Manifest:
@@ -97,8 +97,8 @@ class Checkpoints(ABC):
     def scan(self, judge: Judge | None = None) -> tuple[list[Manifest], list[Damage]]:
         """The intact manifests by report number, and the problems of the others. No file is read.
 
-        If a manifest may appear after another driver took over, ``judge`` decides which of them count. It is called
-        after they are listed, so that what it reads is not older than the list.
+        Where a manifest may appear after another driver took over, ``judge`` decides which manifests count. It is
+        called after the listing, so that what it reads is not older than the list.
         """
 
     @abstractmethod
@@ -107,19 +107,19 @@ class Checkpoints(ABC):
 
     @abstractmethod
     def verify(self, id: str) -> Manifest:
-        """Compare every file with the manifest; CheckpointDamagedError names what differs."""
+        """Compare every file with the manifest. A CheckpointDamagedError names the differences."""
 
     @abstractmethod
     def delete(self, id: str) -> None:
-        """Remove a checkpoint; deleting one that is not there is not an error."""
+        """Remove a checkpoint. It is not an error if it does not exist."""
 
     @abstractmethod
     def quarantine(self, id: str, why: str) -> None:
-        """Never offer this checkpoint again. Its files stay, until it is deleted or its name is committed again."""
+        """Never offer this checkpoint again. Its files stay until it is deleted, or its name is committed again."""
 
     @abstractmethod
     def quarantined(self) -> list[tuple[str, str]]:
-        """The checkpoints that were set aside, with the reason."""
+        """The quarantined checkpoints, with the reasons."""
 
     @abstractmethod
     def remove_files(self, manifest: Manifest) -> None:
@@ -127,18 +127,18 @@ class Checkpoints(ABC):
 
 
 class RunStore(ABC):
-    """All that is stored of one run. Reading takes no lease and changes nothing."""
+    """Everything that is stored of one run. Reading takes no lease and changes nothing."""
 
     location: Location
     checkpoints: Checkpoints
 
     @abstractmethod
     def is_there(self) -> bool:
-        """Whether there is anything at all."""
+        """Whether anything is stored here."""
 
     @abstractmethod
     def is_run(self) -> bool:
-        """A run that lost its run.json is still one: the journal has a copy."""
+        """Whether this is a run. Without its run.json it still is one: the journal has a copy."""
 
     @abstractmethod
     def check_format(self) -> None:
@@ -146,7 +146,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def read_identity(self) -> dict[str, Any]:
-        """What run.json says. NotARunError if there is none, StorageError if it is damaged."""
+        """The content of run.json. NotARunError if it does not exist, StorageError if it is damaged."""
 
     @abstractmethod
     def write_identity(self, identity: dict[str, Any]) -> None: ...
@@ -167,24 +167,24 @@ class RunStore(ABC):
         """Every intact record in order, and the problems of the rest."""
 
     def journal_stamp(self) -> int | None:
-        """The same as long as the journal is; None if to know it costs as much as to read the journal."""
+        """A value that changes with the journal; None if it would cost as much as reading the journal."""
         return None
 
     @abstractmethod
     def journal_files(self) -> str:
-        """How many files or objects it consists of, in words."""
+        """How many files or objects the journal consists of, in words."""
 
     @abstractmethod
     def living_driver(self) -> LivingDriver | None: ...
 
     @abstractmethod
     def acquire(self, on_lost: Callable[[RunInUseError], None]) -> DriverLease:
-        """Take the lease, or raise RunInUseError that says who has it. ``on_lost`` may be called from another thread,
-        once, when another driver has begun."""
+        """Take the lease, or raise a RunInUseError that says who holds it. ``on_lost`` may be called once, from another
+        thread, when another driver has started."""
 
     @abstractmethod
     def keep_drivers_out(self) -> AbstractContextManager[None]:
-        """For changes by hand. RunInUseError if the run has a driver."""
+        """Keep drivers from starting while a person changes the run. RunInUseError if the run has a driver."""
 
     def close(self) -> None:  # noqa: B027
         """Cancel what is in progress."""
@@ -193,19 +193,19 @@ class RunStore(ABC):
 
     @abstractmethod
     def directories(self, directory: str = "") -> list[str]:
-        """The names of those right below it."""
+        """The names of the directories directly below this one."""
 
     @abstractmethod
     def files(self, directory: str) -> list[str]:
-        """All below it, by their paths in the run."""
+        """All files below a directory, as paths in the run."""
 
     @abstractmethod
     def read(self, file: str, start: int = 0) -> Iterator[bytes]:
-        """The content of a file from that byte on, in pieces; empty if it does not exist."""
+        """The content of a file from byte ``start``, in pieces; empty if the file does not exist."""
 
     @abstractmethod
     def size(self, file: str) -> int:
-        """In bytes; 0 if it does not exist."""
+        """The file's size in bytes; 0 if it does not exist."""
 
     @abstractmethod
     def total_size(self, directory: str) -> int:
@@ -213,7 +213,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def read_backwards(self, file: str) -> Iterable[bytes]:
-        """Its pieces from the end; nothing if it cannot be read."""
+        """The pieces of a file from its end; empty if it cannot be read."""
 
     @abstractmethod
     def reports(self, file: str) -> tuple[list[dict[str, Any]], list[Damage]]:

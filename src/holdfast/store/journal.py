@@ -1,7 +1,7 @@
-"""The run's history: append-only segments, one for each driver epoch, one sealed record per line.
+"""The run's history: append-only segments, one for each driver epoch, with one sealed record per line.
 
-A driver writes only into the segment that it created. Reading never raises because of the content: it returns every
-intact record, wherever it is, and names the rest.
+A driver writes only into the segment that it created. Reading never fails because of the content: it returns every
+intact record, wherever it is, and reports the rest as damage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.store.sealed import seal, unseal_struct
 
 _START = re.compile(rb'\{"seq":')
 _END = re.compile(rb',"sum":"[0-9a-f]{16}"\}')
-_ENDS_TRIED = 8  # the content of a record may look like an end too
+_ENDS_TRIED = 8  # the content of a record may contain the same bytes
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class JournalFile(JournalWriter):
     def append(self, entries: Entries, time: float, sync: bool = True) -> None:
         """Make all entries durable with one write and one sync. After an error none of them counts as written.
 
-        Without the sync they outlive this process, but not a power cut before the next sync.
+        Without the sync they survive this process, but not a power cut before the next sync.
         """
         data = b"".join(line(seq, time, kind, body) for seq, (kind, body) in enumerate(entries, start=self._next_seq))
         if not data:
@@ -102,14 +102,14 @@ class JournalFile(JournalWriter):
             self._file.close()
 
     def _cut(self) -> None:
-        """Remove what a failed append left: its records were refused, and the next one must not be glued to half a
-        line."""
+        """Remove what a failed append left. Its records were refused, and the next record must not be appended to half
+        a line."""
         self._disk.truncate(self._file, self._good_size)
         self._torn = False
 
 
 def read(layout: RunLayout) -> tuple[list[Record], list[Damage]]:
-    """Every intact record in order, and the problems of the rest."""
+    """Every intact record in order, and the damage of the rest."""
     records: list[Record] = []
     damage: list[Damage] = []
     for _, path in layout.segments():
@@ -136,7 +136,8 @@ def _read_segment(path: Path, name: str, damage: list[Damage]) -> Iterator[Recor
 
 
 def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage], first: int = 1) -> Iterator[Record]:
-    """The intact records in lines, with their newlines; the first line has that number in the file of that name."""
+    """The intact records in lines, which have their newlines. ``name`` and ``first`` are the file and the number of the
+    first line."""
     for number, line in enumerate(lines, start=first):
         content = line.removesuffix(b"\n")
         record = unseal_struct(content, Record)
@@ -151,7 +152,7 @@ def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage], first: 
 
 
 def _buried(line: bytes) -> Iterator[Record]:
-    """The intact records in a damaged line: the newline between two of them may be damaged."""
+    """The intact records in a damaged line. There are some if the newline between two records was damaged."""
     done = 0
     for start in (match.start() for match in _START.finditer(line)):
         if start < done:

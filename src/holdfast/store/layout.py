@@ -1,4 +1,4 @@
-"""Where each thing of a run lies. Nothing that is stored holds an absolute path, so a run can be moved."""
+"""The place of each file of a run. Nothing that is stored contains an absolute path, so a run can be moved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunLayout:
 
     @property
     def lease_file(self) -> Path:
-        """Only ``Lease`` may open it: outside Linux, closing any handle of it drops the lock of this process."""
+        """Only ``Lease`` may open it: outside Linux, closing any handle of this file drops this process's lock."""
         return self.root / "lease.json"
 
     @property
@@ -63,7 +63,7 @@ class RunLayout:
         return self.checkpoints_dir / f"{id}.json"
 
     def unfinished_file(self, id: str) -> Path:
-        """Marks a checkpoint whose files are being merged or deleted: files under its name are ours."""
+        """Marks a checkpoint whose files are being merged or deleted. With the mark, files under its name are ours."""
         check_stored_name(id)
         return self.checkpoints_dir / f".{id}{UNFINISHED}"
 
@@ -80,11 +80,11 @@ class RunLayout:
         return Path(self.shard_path(attempt_number, index, rank))
 
     def shard_path(self, attempt_number: int, index: int, rank: int) -> str:
-        """The same as text: it is needed for ten thousand ranks at a time."""
+        """The same as text, which is faster: it is needed for ten thousand ranks at a time."""
         return f"{self.root}/.staging/attempt-{attempt_number:04d}-report-{index:06d}/rank-{rank}"
 
     def report_log(self, attempt_number: int, rank: int) -> Path:
-        """The reports of the rank in that attempt, beside its staged files."""
+        """The report log of a rank in an attempt, beside its staged files."""
         return self.staging_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.jsonl"
 
     def metrics_file(self, attempt_number: int, rank: int) -> Path:
@@ -98,7 +98,7 @@ class RunLayout:
         return self.logs_dir / f"attempt-{attempt_number:04d}" / f"standby-{number}.log"
 
     def stacks_file(self, attempt_number: int) -> Path:
-        """What the ranks of a hung attempt were doing."""
+        """The stacks of the ranks of a hung attempt."""
         return self.logs_dir / f"attempt-{attempt_number:04d}" / "stacks.txt"
 
     def relative(self, path: Path) -> str:
@@ -107,14 +107,15 @@ class RunLayout:
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Refuse a new run's or checkpoint's name that is not one safe path component; the error names the argument."""
+    """Refuse the name of a new run or checkpoint unless it is one safe path component. The error names the argument."""
     if not isinstance(name, str):
         raise TypeError(f"{argument}={name!r}: a name must be a string, not {type(name).__name__}")
     _refuse(name, argument, _name_problem(name) or _look_problem(name))
 
 
 def check_stored_name(name: str) -> None:
-    """Earlier versions accepted names that are not safe to print: those can still be read."""
+    """Check a name that is stored. Earlier versions accepted names that are not safe to print; they can still be
+    read."""
     _refuse(name, "name", _name_problem(name))
 
 
@@ -131,7 +132,7 @@ def is_stored_name(name: str) -> bool:
 
 
 def path_problem(path: str) -> str | None:
-    """Why a stored path must not be used, None if it may be: it has to stay below the directory that it is for."""
+    """Why a stored path must not be used, or None if it may: a path has to stay below its directory."""
     if path.startswith("/"):
         return "it is absolute"
     if {"", ".", ".."} & set(path.split("/")):

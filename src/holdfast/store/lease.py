@@ -1,9 +1,10 @@
-"""One driver for a run: a lock of the kernel on lease.json, which ends with the process that holds it.
+"""One driver for a run: a kernel lock on lease.json, which ends with the process that holds it.
 
-On Linux the lock belongs to the open file (F_OFD_SETLK): nothing else that this process does with lease.json drops it,
-and a POSIX lock of an older version excludes it, and is excluded by it. Elsewhere it is a POSIX lock, which is dropped
-when this process closes any handle of the file. So the holder looks at its lease before it writes (``check``), and
-takes the lock again if it can. A forked child closes its copy of the open file, or it would keep the run locked.
+On Linux the lock belongs to the open file (F_OFD_SETLK). Nothing else that this process does with lease.json drops it,
+and it excludes the POSIX lock of an older version, and vice versa. On other systems it is a POSIX lock, which is
+dropped when this process closes any handle of the file. So the holder checks its lease before it writes (``check``),
+and takes the lock again if it can. A forked child closes its copy of the open file; otherwise it would keep the run
+locked.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from holdfast.store.regular import open_regular, read_whole
 from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.times import is_time, utc_text
 
-_Identity = tuple[int, int]  # of a file or directory: device and inode
+_Identity = tuple[int, int]  # device and inode of a file or directory
 
 _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
 _WHOLE_FILE = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # Linux's struct flock
@@ -39,12 +40,12 @@ _FLOCK = "qqihh" if _IS_BSD else "hhqqi0q"  # start, length, pid, type, whence; 
 _REFUSED = frozenset({errno.EACCES, errno.EAGAIN})
 _MOST = 1 << 16  # bytes of lease.json that are read
 _LARGEST_SEGMENT = 4 << 30  # bytes
-_CHILD_CLOSES_WITHIN_S = 1.0  # a child that the last holder had just forked when it ended
+_CHILD_CLOSES_WITHIN_S = 1.0  # a child that the last holder forked right before it exited may still hold the lock
 
 _table_lock = threading.RLock()
 _held: dict[_Identity, Lease] = {}
 os.register_at_fork(
-    before=lambda: _table_lock.acquire(),  # so that the child knows every file that it has to close
+    before=lambda: _table_lock.acquire(),  # so that a child knows every file that it has to close
     after_in_parent=lambda: _table_lock.release(),
     after_in_child=lambda: _forget_held(),
 )
@@ -60,11 +61,11 @@ class Lease(DriverLease):
         self._identity = _identity(os.fstat(file.fileno()))
         self._root = _identity(os.stat(layout.root))
         self._path = layout.lease_file
-        self._raw: bytes | None = None  # the content of the file when it was last checked, and belonged to this driver
+        self._raw: bytes | None = None  # of the file, when it was last checked and belonged to this driver
 
     @classmethod
     def acquire(cls, layout: RunLayout, disk: Disk | None = None) -> Lease:
-        """Take the lease with an epoch above all earlier ones, or raise RunInUseError that says who holds it."""
+        """Take the lease with an epoch above all earlier ones, or raise a RunInUseError that says who holds it."""
         disk = disk or Disk()
         ensure_dir(disk, layout.root)
         with _table_lock:
@@ -89,7 +90,7 @@ class Lease(DriverLease):
         return JournalFile.open(self._layout, self.epoch)
 
     def check(self) -> None:
-        """Raise an error that says what happened if the lease is lost: this driver must not write any more.
+        """If the lease is lost, raise an error that says what happened: this driver must not write any more.
         Thread-safe."""
         path = self._path
         if self._file.closed:
@@ -99,7 +100,7 @@ class Lease(DriverLease):
         try:
             found = _identity_at(path)
         except OSError:
-            return  # storage does not answer: the write that follows says so
+            return  # storage does not answer; the write that follows reports that
         if found != self._identity:
             raise self._explain(path)
         try:
@@ -116,7 +117,7 @@ class Lease(DriverLease):
         self._raw = raw
 
     def release(self) -> None:
-        """Let another driver in. In a forked child this changes nothing for the parent, which holds the lock."""
+        """Allow another driver to start. In a forked child this does nothing: the parent keeps the lock."""
         with _table_lock:
             if _held.get(self._identity) is self:
                 del _held[self._identity]
@@ -148,10 +149,11 @@ class Lease(DriverLease):
 
 
 def living_driver(layout: RunLayout) -> LivingDriver | None:
-    """Who drives the run. The kernel is asked with F_GETLK, which takes no lock, so that no starting driver is refused.
+    """Who drives the run. This asks the kernel with F_GETLK, which takes no lock, so it never stops a driver from
+    starting.
 
-    It sees locks of open files and POSIX locks. A lease of this process is not opened: where it is a POSIX lock,
-    closing lease.json would drop it.
+    F_GETLK sees locks of open files and POSIX locks. A lease of this process is not opened here: where the lock is a
+    POSIX lock, closing lease.json would drop it.
     """
     with _table_lock:
         if _identity_at(layout.lease_file) in _held:
@@ -168,7 +170,7 @@ def living_driver(layout: RunLayout) -> LivingDriver | None:
             owner = _lock_owner(file.fileno())
             if owner is None:
                 return None
-            # The lock decides; the driver's note in the file is only additional, and may be half written just now.
+            # The lock decides. The driver's note in the file only adds details, and may be half written.
             said = _content(file.fileno())
     if not said:
         return LivingDriver(owner if owner > 0 else None)
@@ -176,7 +178,7 @@ def living_driver(layout: RunLayout) -> LivingDriver | None:
 
 
 def _lock_owner(fd: int) -> int | None:
-    """The process whose lock is in the way of a write lock; 0 or less if it is none of this system's."""
+    """The process whose lock prevents a write lock; 0 or less if it is not a process of this system."""
     asked = (fcntl.F_WRLCK, os.SEEK_SET)
     question = struct.pack(_FLOCK, *((0, 0, 0, *asked) if _IS_BSD else (*asked, 0, 0, 0)))
     answer = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, question))
@@ -203,19 +205,19 @@ def _lock(file: io.FileIO, layout: RunLayout) -> None:
 
 
 def _set_lock(fd: int) -> None:
-    """Also if it is set already. OSError if another process has it, or there are no locks."""
+    """Set the lock, even if it is set already. OSError if another process holds it, or locks are not supported."""
     if _OFD_SETLK is not None:
         try:
             fcntl.fcntl(fd, _OFD_SETLK, _WHOLE_FILE)
             return
         except OSError as error:
-            if error.errno != errno.EINVAL:  # else a kernel or sandbox that does not know them
+            if error.errno != errno.EINVAL:  # otherwise the kernel or sandbox does not support such locks
                 raise
     fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _content(fd: int) -> dict[str, Any]:
-    """The content of the file, or nothing if it is new or damaged: the lock decides."""
+    """The content of the file; empty if it is new or damaged, because only the lock decides."""
     return _parsed(_raw(fd))
 
 
@@ -244,8 +246,8 @@ def _next_epoch(layout: RunLayout, content: dict[str, Any]) -> int:
 
 
 def _detach_newest_segment(layout: RunLayout, disk: Disk) -> None:
-    """If lease.json was deleted, its holder may be alive, stopped in the middle of a write. The segment becomes a new
-    file with the same content, so that later writes of that driver into the old file are not part of the run."""
+    """After lease.json was deleted, its holder may still be alive, stopped in the middle of a write. Copy the segment
+    to a new file, so that later writes of that driver into the old file are not part of the run."""
     for _, path in layout.segments()[-1:]:
         write_atomic(disk, path, read_whole(path, _LARGEST_SEGMENT))
 
@@ -268,7 +270,7 @@ def _holder(content: dict[str, Any]) -> str:
 
 
 def _has_exited(content: dict[str, Any]) -> bool:
-    """Whether the holder that the file names was of this machine, and has ended."""
+    """Whether the holder that the file names ran on this machine and has exited."""
     pid = content.get("pid")
     if content.get("host") != socket.gethostname() or not isinstance(pid, int) or not os.path.isdir("/proc/self"):
         return False
@@ -276,8 +278,8 @@ def _has_exited(content: dict[str, Any]) -> bool:
 
 
 def _holder_of(file: io.FileIO, content: dict[str, Any]) -> str:
-    """The one that the file names, or, if that has exited, the children that have the open file from it: a library
-    forked them in C, where nothing could close it."""
+    """The holder that the file names. If it has exited, also its children that still have the file open: a library
+    forked them in C, so our code could not close the file there."""
     heirs = _processes_with(os.fstat(file.fileno())) - {os.getpid()} if _has_exited(content) else set()
     if not heirs:
         return _holder(content)
@@ -286,7 +288,7 @@ def _holder_of(file: io.FileIO, content: dict[str, Any]) -> str:
 
 
 def _processes_with(status: os.stat_result) -> set[int]:
-    """Those of this user that have the file open, as far as the system says."""
+    """The processes of this user that have the file open, as far as the system reports them."""
     found: set[int] = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -294,12 +296,12 @@ def _processes_with(status: os.stat_result) -> set[int]:
             if any(_identity_at(fd) == _identity(status) for fd in fds):
                 found.add(int(name))
         except OSError:
-            continue  # it has ended, or is another user's
+            continue  # it has exited, or belongs to another user
     return found
 
 
 def _displaced(root: Path, fd: int) -> StorageError:
-    """The directory was moved. Its open files moved with it."""
+    """The error for a run directory that was moved or removed. Open files move with their directory."""
     where = _path_of(fd) if os.fstat(fd).st_nlink else None
     if where is not None:
         return StorageError(
@@ -315,7 +317,7 @@ def _displaced(root: Path, fd: int) -> StorageError:
 
 
 def _path_of(fd: int) -> Path | None:
-    """Where an open file is now, if the system says."""
+    """The current path of an open file, if the system reports it."""
     try:
         if sys.platform == "darwin":
             path = Path(os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
@@ -345,9 +347,9 @@ def _in_use(layout: RunLayout, holder: str) -> RunInUseError:
 
 
 def _forget_held() -> None:
-    """In a forked child."""
+    """Runs in a forked child."""
     global _table_lock
-    _table_lock = threading.RLock()  # the thread that may hold the old one does not exist here
+    _table_lock = threading.RLock()  # the thread that may hold the old lock does not exist here
     for lease in _held.values():
         lease._file.close()
     _held.clear()

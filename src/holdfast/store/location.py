@@ -1,4 +1,4 @@
-"""The meaning of a user's path: a directory on this machine, or a place in an object store. No secret is ever shown.
+"""What a user's path means: a directory on this machine, or a place in an object store. Secrets are never shown.
 
 A ``Location`` is a value: creating one touches nothing and imports nothing; ``open`` does.
 """
@@ -34,14 +34,14 @@ _KNOWN = "a plain path, file://, s3://, gs://, az://, abfss:// or memory://"
 class Location:
     """Compared and hashed by its printed form; ``str()`` is the path or the URL, without options."""
 
-    root: str  # "" for a local path, else what comes before the key: "s3://bucket"
+    root: str  # "" for a local path, otherwise the part before the key, such as "s3://bucket"
     key: str  # the absolute local path, or the key below the root, without slashes around it
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     filesystem: Any = field(default=None, repr=False)
 
     @staticmethod
     def parse(argument: str, path: str | os.PathLike[str] | Location, filesystem: Any = None) -> Location:
-        """What ``path`` means. ``argument`` begins the text of an error: ``ClassName(field``."""
+        """The location that ``path`` means. Error texts begin with ``argument``, such as ``ClassName(field``."""
         if isinstance(path, Location):
             return path
         if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
@@ -62,12 +62,12 @@ class Location:
 
     @property
     def path(self) -> Path | None:
-        """The local directory; None if it is not one."""
+        """The local directory; None if the location is in an object store."""
         return None if self.root else Path(self.key)
 
     @property
     def local_problem(self) -> str | None:
-        """Why no run can be there; None for a directory, and if only storage can tell."""
+        """Why no run can be there. None for a directory, and for an object store, which must be asked."""
         path = self.path
         if path is None or path.is_dir():
             return None
@@ -75,30 +75,31 @@ class Location:
 
     @property
     def takes_uploads(self) -> bool:
-        """Whether files come here by uploads: on a disk they are where the driver and the user reach them. A run is
-        told once, by its ``RunSpec``; who wants the files asks for ``directory_here``."""
+        """Whether files must be uploaded to this location. On a disk, the driver and the user reach them directly. A
+        run gets this once, in its ``RunSpec``. Code that wants the files uses ``directory_here``."""
         return bool(self.root)
 
     def directory_here(self, instead: str = "") -> str:
-        """The directory on this machine; or ``instead``, for example the directory of files that are uploaded later."""
+        """The directory on this machine, or else ``instead``, such as the directory of files that are uploaded
+        later."""
         return instead if self.root else self.key
 
     @property
     def resolved(self) -> str:
-        """The same for all ways to write it: a path without symbolic links."""
+        """The same text for all spellings of a location: a local path without symbolic links."""
         return str(self) if self.root else os.path.realpath(self.key)
 
     def spelled_as(self, given: str | os.PathLike[str]) -> str | os.PathLike[str]:
-        """A local path is absolute; a URL stays as it was given, with its options."""
+        """An absolute local path, or the URL as it was given, with its options."""
         return given if self.root else self.key
 
     def pause_s(self, disk: float, objects: float) -> float:
-        """How long to wait between two looks: each is a request on an object store."""
+        """How long to wait between two looks. On an object store each look is a request."""
         return objects if self.root else disk
 
     def at_once(self, most: int) -> int:
-        """How many reads to make at the same time: each is a request on an object store; on a disk, threads only wait
-        for each other."""
+        """How many reads to make at the same time. On an object store each is a request; on a disk, threads would only
+        wait for each other."""
         return most if self.root else 1
 
     @property
@@ -123,7 +124,7 @@ class Location:
         return opening.open_location(self, patience_s)
 
     def as_filesystem(self) -> Any:
-        """The file system that was given, or else one of pyarrow, in which ``str(location)`` is a path."""
+        """The file system that the user gave, or a pyarrow one, in which ``str(location)`` is a path."""
         if self.filesystem is not None:
             return self.filesystem
         if self.is_in_memory:
@@ -136,7 +137,7 @@ class Location:
 
     @property
     def identity(self) -> str:
-        """What distinguishes it from every other place: the same URL may be on several servers."""
+        """Distinguishes this location from every other one, because the same URL may exist on several servers."""
         from holdfast.store.objects import opening
 
         return f"{self} {opening.server_of(self)}" if self.root else self.key
@@ -152,7 +153,7 @@ class Location:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether no other process can reach it."""
+        """Whether only this process can reach it."""
         return self.root.startswith("memory:")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -190,10 +191,10 @@ def _remote(argument: str, text: str, scheme: str) -> Location:
 
 
 def _on_filesystem(argument: str, text: str, filesystem: Any) -> Location:
-    """A path inside a file system that the user configured: obstore's, fsspec's or pyarrow's, known by their shape."""
+    """A path inside a file system that the user configured. obstore, fsspec and pyarrow are told apart by methods."""
     shown = f"{argument}={_without_secrets(text)!r})"
     ours = getattr(getattr(filesystem, "handler", None), "location", None)
-    if isinstance(ours, Location):  # what ``as_filesystem`` gave
+    if isinstance(ours, Location):  # the result of ``as_filesystem``
         inside = f"{(text.partition('://')[2] or text).strip('/')}/".removeprefix(f"{ours.root.partition('://')[2]}/")
         return replace(ours, key=_key(shown, inside))
     if hasattr(filesystem, "_strip_protocol"):

@@ -1,4 +1,4 @@
-"""The parts of a checkpoint: the manifest, sealed on one line, and the shards from which it is merged."""
+"""The parts of a checkpoint: the manifest, one sealed line, and the shards from which the checkpoint is merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.store.layout import check_stored_name, path_problem
 from holdfast.store.sealed import seal, unseal
 from holdfast.store.staging import FileEntry as FileEntry
 
-USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
+USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, even after the commit: kept, but not verified
 
 
 class Manifest(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}):
@@ -29,7 +29,7 @@ class Manifest(msgspec.Struct, frozen=True, rename={"attempt_number": "generatio
     metrics: Any
     files: list[FileEntry]
     validation: Any = None  # the arguments of its validation, if one was requested
-    epoch: int = 0  # of the driver that committed it, where that can be seen only later: on object stores
+    epoch: int = 0  # the epoch of the driver that committed it; only on object stores, where readers need it
 
 
 values.prepare(Manifest)
@@ -37,7 +37,7 @@ _FIELDS = msgspec.structs.fields(Manifest)
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """What one rank staged and its agent sealed."""
+    """The files that one rank staged and its agent sealed."""
 
     rank: int
     directory: str
@@ -55,7 +55,7 @@ def manifest_line(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
-    """What ``manifest_line`` made of a checkpoint; CheckpointDamagedError, which names ``where``, if it is not that."""
+    """The manifest in a line from ``manifest_line``. Otherwise a CheckpointDamagedError that names ``where``."""
     manifest = parse_manifest_line(line, where)
     if manifest.id != id:
         raise CheckpointDamagedError(f"The manifest {where} belongs to another checkpoint, {manifest.id!r}")
@@ -79,7 +79,7 @@ def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest
 
 
 def intact_manifests(lines: Iterable[bytes]) -> Iterator[Manifest]:
-    """Without those that are half written: such a checkpoint was never whole, or is gathered again."""
+    """The manifests that are whole. A checkpoint with a torn manifest never was complete, or is gathered again."""
     for line in lines:
         try:
             manifest = parse_manifest_line(line)
@@ -89,7 +89,7 @@ def intact_manifests(lines: Iterable[bytes]) -> Iterator[Manifest]:
 
 
 def _check_entry(entry: FileEntry) -> None:
-    """Anyone who can write the storage can write a manifest, and may seal it: no file may lie outside the run."""
+    """Anyone who can write to the storage can write a sealed manifest, so check that no file lies outside the run."""
     for path in (entry.path, entry.at) if entry.at else (entry.path,):
         problem = path_problem(path)
         if problem:
@@ -99,7 +99,7 @@ def _check_entry(entry: FileEntry) -> None:
 
 
 def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
-    """The checkpoint's files in order: each path's from the lowest rank that has it."""
+    """The checkpoint's files in order. Each path comes from the lowest rank that has it."""
     chosen: dict[str, tuple[FileEntry, Shard]] = {}
     for shard in sorted(shards, key=lambda shard: shard.rank):
         for entry in shard.files:
@@ -121,8 +121,8 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
 
 
 def overwritten(shards: Sequence[Shard]) -> dict[str, list[int]]:
-    """The paths that several ranks saved with different content, with those ranks: ``choose`` keeps the lowest
-    rank's."""
+    """The paths that several ranks saved with different content, with those ranks. ``choose`` keeps the file of the
+    lowest rank."""
     brought: dict[str, dict[int, str]] = {}
     for shard in shards:
         for entry in shard.files:

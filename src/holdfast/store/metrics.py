@@ -1,6 +1,6 @@
 """Every report of every rank: one file of sealed JSON lines for each rank of each attempt.
 
-Appends cost one system call and are durable after ``sync``; a line that is damaged costs that line only.
+An append costs one system call and is durable after ``sync``. If a line is damaged, only that line is lost.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from holdfast.store.regular import open_regular, read_lines
 from holdfast.store.sealed import Damage, seal, unseal
 
 _TAIL = 1 << 20  # bytes
-_MANY = 64  # files; each sync waits for the drive, so for more, one of the whole file system is quicker
+_MANY = 64  # files; each sync waits for the drive, so for more files one sync of the file system is faster
 
 
 def line(index: int, time: float, metrics: Any) -> bytes:
-    """The line for a rank's report number ``index``; a metric that cannot be stored is a TypeError that names it."""
+    """The line of a rank's report number ``index``. If a metric cannot be stored, a TypeError names it."""
     parts = (index, values.encode(time), values.encode(metrics, "metrics"))
     return seal(b'{"index":%d,"time":%s,"metrics":%s}' % parts)
 
 
 class MetricsWriter:
-    """Appends whole lines, from one thread; another may ``sync`` meanwhile."""
+    """One thread appends whole lines; another one may ``sync`` meanwhile."""
 
     def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
         self._layout = layout
         self._disk = disk or Disk()
-        self._lock = threading.RLock()  # of all below
+        self._lock = threading.RLock()  # for all fields below
         self._files: dict[tuple[int, int], io.FileIO] = {}
-        self._directories: dict[int, bool] = {}  # by attempt, whether this writer has made it
+        self._directories: dict[int, bool] = {}  # by attempt: whether this writer created the directory
         self._newest = 0  # attempt
         self._unsynced: set[tuple[int, int]] = set()
         self._torn: set[tuple[int, int]] = set()
@@ -47,7 +47,7 @@ class MetricsWriter:
         with self._lock:
             file = self._files.get(key) or self._open(key)
             if key in self._torn:
-                lines = b"\n" + lines  # a half-written line must not swallow the next one
+                lines = b"\n" + lines  # end a half-written line, so that it does not damage the next one
             self._unsynced.add(key)
             self._torn.add(key)
             self._disk.append(file, lines)
@@ -61,7 +61,7 @@ class MetricsWriter:
                 self._sync_each(unsynced)
                 unsynced = set()
         try:
-            if unsynced and self._disk.sync_file_system(self._layout.metrics_dir):  # appends need not wait for that
+            if unsynced and self._disk.sync_file_system(self._layout.metrics_dir):  # appends need not wait for this
                 unsynced = set()
         except StorageError:
             with self._lock:
@@ -119,7 +119,7 @@ def read_metrics(layout: RunLayout, attempt_number: int, rank: int) -> tuple[lis
 
 
 def read_reports(path: Path, name: str) -> tuple[list[dict[str, Any]], list[Damage]]:
-    """The reports in a file, and its damage, which calls the file ``name``."""
+    """The reports in a file, and its damage. ``name`` is the file's name in the damage."""
     rows: list[dict[str, Any]] = []
     damage: list[Damage] = []
     try:
@@ -132,7 +132,7 @@ def read_reports(path: Path, name: str) -> tuple[list[dict[str, Any]], list[Dama
 
 
 def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage]) -> Iterator[dict[str, Any]]:
-    """The reports in lines, with or without their newlines; those that are not intact are added to the damage."""
+    """The reports in lines, with or without newlines. Lines that are not intact are added to the damage."""
     for number, content in enumerate(lines, start=1):
         row = parse_line(content)
         if row is not None:
@@ -142,7 +142,7 @@ def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage]) -> Iter
 
 
 def read_last_metrics(layout: RunLayout, attempt_number: int, rank: int) -> dict[str, Any] | None:
-    """The last intact report near the end of the file, however long that is; None if there is none."""
+    """The last intact report near the end of the file, which may be of any size; None if there is none."""
     try:
         with open_regular(layout.metrics_file(attempt_number, rank)) as file:
             file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
@@ -155,7 +155,7 @@ def read_last_metrics(layout: RunLayout, attempt_number: int, rank: int) -> dict
 
 def parse_line(content: bytes) -> dict[str, Any] | None:
     """The report that a line holds, with or without its newline; None if the line is not intact."""
-    # A line that was written without a seal has exactly the three keys, which no damage to a sealed one can imitate.
+    # Early versions wrote lines without a seal. They have exactly the three keys; a damaged sealed line never has.
     try:
         content = content.rstrip(b"\n")
         row = values.decode(unseal(content) or content)

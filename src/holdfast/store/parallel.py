@@ -1,4 +1,4 @@
-"""Many small operations in parallel: requests with a round trip each, or files to read, hash and copy."""
+"""Many small operations in parallel: requests that each take a round trip, or files to read, hash and copy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _Done = TypeVar("_Done")
 def in_parallel(
     work: Callable[[_Item], _Done], items: Iterable[_Item], threads: int = AT_ONCE, name: str = "fetch"
 ) -> list[_Done]:
-    """The results in order. After the first error no further item is started, and the error is raised when the running
-    ones have ended."""
+    """The results in order. After the first error no further item is started. The error is raised when the running ones
+    have finished."""
     todo = list(items)
     threads = min(threads, len(todo))
     if threads < 2:

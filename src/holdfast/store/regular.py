@@ -1,6 +1,6 @@
-"""Reads stored files only if they are regular files, and only up to a plausible size. Where others can write, a file of
-a run may be a FIFO or a link to a device, which would block or never end, or it may be huge. This is an ``OSError``, as
-for any other file that cannot be read. Links to regular files are followed.
+"""Reads stored files only if they are regular files, and only up to a plausible size. Where other users can write, a
+file of a run may be huge, a FIFO, or a link to a device, which would block or never end. All of these raise an
+``OSError``, like any other file that cannot be read. Links to regular files are followed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-WHOLE = 256 << 20  # bytes of a file that is read as a whole; the largest is the manifest of very many files
-LINE = 256 << 20  # bytes of a line, with all metrics of a report
+WHOLE = 256 << 20  # bytes of a file that is read as a whole; the largest is a manifest with very many files
+LINE = 256 << 20  # bytes of a line, which has all metrics of a report
 
 
 def open_regular(path: Path) -> io.FileIO:
-    """For reading; never blocks."""
-    _check(os.stat(path), path)  # opening a device may have an effect
+    """Open a file to read it. Never blocks."""
+    _check(os.stat(path), path)  # checked first, because opening a device may have an effect
     file = io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:
         _check(os.fstat(file.fileno()), path)
@@ -39,7 +39,7 @@ def read_whole(path: Path, most: int = WHOLE) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Each with its newline, the last maybe without."""
+    """The lines with their newlines; the last one may have none."""
     with io.BufferedReader(open_regular(path), 1 << 20) as file:
         while line := file.readline(LINE + 1):
             if len(line) > LINE:

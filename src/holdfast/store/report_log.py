@@ -1,5 +1,5 @@
-"""The reports of each rank, written beside its staged files before ``report()`` returns. A report that returned is
-therefore on this machine, no matter which process is killed next: the next driver reads here what the last one did not
+"""The reports of each rank, written beside its staged files before ``report()`` returns. So a report that returned is
+on this machine, no matter which process is killed next: the next driver reads from here what the last one did not
 receive. Nothing is synced, because only the metrics and the commit must survive a power cut.
 """
 
@@ -40,17 +40,17 @@ class StagedReport(msgspec.Struct, frozen=True):
     """A report with files."""
 
     index: int
-    files: list[FileEntry]  # with their sizes; a digest only where the user stored the file himself
+    files: list[FileEntry]  # with their sizes; digests only for files that the user stored
     name: str | None = None
-    validation: Any = None  # the arguments of the validation that was asked for
+    validation: Any = None  # the arguments of the requested validation
 
 
 @dataclass
 class RankReports:
-    """What one rank reported in one attempt, as far as the log has it: older reports are with the driver."""
+    """The reports of one rank in one attempt that are still in the log. The driver has the older ones."""
 
-    lines: dict[int, bytes] = field(default_factory=dict)  # of the metrics file, by index
-    staged: dict[int, StagedReport] = field(default_factory=dict)  # by index
+    lines: dict[int, bytes] = field(default_factory=dict)  # lines of the metrics file, by report index
+    staged: dict[int, StagedReport] = field(default_factory=dict)  # by report index
     returned: bool = False
 
     @property
@@ -58,17 +58,17 @@ class RankReports:
         return max(self.lines, default=-1) + 1
 
     def damage(self, index: int, shard: Path) -> str | None:
-        """The problem with the files of a report, compared with its note; None if there is none."""
+        """How the files of a report differ from its note; None if they do not."""
         here = [entry for entry in self.staged[index].files if not entry.at]
         return next(filter(None, (staging.difference(shard, entry) for entry in here)), None)
 
 
 class ReportLog:
-    """Written by the rank's own process, through a mapping of the file: a report must not cost a system call. Not
+    """Written by the rank's own process, through a memory mapping, so that a report costs no system call. Not
     thread-safe."""
 
     def __init__(self, path: Path, disk: Disk | None = None, continues: bool = False) -> None:
-        """``continues``: after the content of another process, which has exited."""
+        """``continues``: append to the log of another process, which has exited."""
         self._path = path
         self._continues = continues
         self._disk = disk or Disk()
@@ -80,11 +80,11 @@ class ReportLog:
         self.durable = -1  # reports up to this one need not be kept
 
     def append(self, line: bytes, staged: StagedReport | None = None) -> None:
-        """``line`` is the report's line of the metrics file. It counts as reported when that line is written."""
+        """``line`` is the report's line of the metrics file. The report counts as made when that line is written."""
         self._write(line if staged is None else _staged_line(staged) + line)
         if self._size > self._look_at:
             self._look_at = 2 * self._size
-            with contextlib.suppress(StorageError, OSError):  # the report is logged
+            with contextlib.suppress(StorageError, OSError):  # the report itself is already logged
                 self._prune()
 
     def returned(self) -> None:
@@ -115,7 +115,8 @@ class ReportLog:
         self._size = end
 
     def _reserve(self, size: int) -> None:
-        """Map the file with space for so many bytes, all of them on disk: a write into a mapping cannot be refused."""
+        """Map the file with space for so many bytes. All are reserved on disk, because a write into a mapping cannot
+        fail with an error."""
         if self._file is None:
             self._open()
         assert self._file is not None
@@ -125,12 +126,12 @@ class ReportLog:
         self._reserved = 0
         size += -size % _RESERVED
         self._disk.reserve(self._file, size)
-        with contextlib.suppress(OSError):  # some file systems, shared folders among them, cannot map: it is written
+        with contextlib.suppress(OSError):  # some file systems, such as shared folders, cannot map: then it is written
             self._mapped = mmap.mmap(self._file.fileno(), size)
         self._reserved = size
 
     def _take_up(self) -> None:
-        """Discard what that process was writing when it was killed."""
+        """Discard the line that the other process was writing when it was killed."""
         found = read(self._path)
         whole = found.rfind(b"\n") + 1
         if whole:
@@ -154,13 +155,13 @@ class ReportLog:
         self._disk.make_private_dir(self._path.parent.parent)
         self._disk.makedirs(self._path.parent)
         self._file = self._disk.open_in_place(self._path)
-        # Held as long as this process lives, so that a reader knows when nothing more will come. Not every file
-        # system has locks.
+        # This process holds the lock until it exits, so a reader knows when nothing more will come. Not every
+        # file system has locks.
         with contextlib.suppress(OSError):
             fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _prune(self) -> None:
-        """Drop the reports that the driver has committed, if there are any."""
+        """Drop the reports that the driver has committed."""
         durable = self.durable
         known = parse(read(self._path))
         if durable < min(known.lines, default=0):
@@ -189,8 +190,8 @@ def _staged_line(staged: StagedReport) -> bytes:
 def read(path: Path, any_boot: bool = False) -> bytes:
     """The content of a log, without the reserved space after it; empty if there is none.
 
-    A log from before the machine's last boot counts as lost, unless ``any_boot``, for logs of other machines: nothing
-    of it was synced, so that files may have their sizes but not their content.
+    A log from before the machine's last boot counts as lost: nothing was synced, so files may have their sizes but not
+    their content. ``any_boot`` accepts it, for logs of other machines.
     """
     try:
         data = read_whole(path, _MOST).rstrip(b"\0")
@@ -201,8 +202,8 @@ def read(path: Path, any_boot: bool = False) -> bytes:
 
 
 def parse(data: bytes) -> RankReports:
-    """The content of a log up to the first torn or damaged line: that line may say which files belong to later ones.
-    Empty if it names a file outside the staged ones."""
+    """The content of a log up to the first torn or damaged line, because that line may name the files of later ones.
+    Empty if the log names a file outside the staged directory."""
     found = RankReports()
     for content in data.split(b"\n")[:-1]:
         row = parse_line(content)
@@ -228,7 +229,7 @@ class _Note(msgspec.Struct):
 
 
 def await_writers(paths: Iterable[Path], timeout_s: float) -> None:
-    """Wait until the processes that write these logs have ended, but not longer than that."""
+    """Wait until the processes that write these logs have exited, for at most that time."""
     deadline = time.monotonic() + timeout_s
     waiting = [path for path in paths if _is_written(path)]
     while waiting and time.monotonic() < deadline:
@@ -237,7 +238,7 @@ def await_writers(paths: Iterable[Path], timeout_s: float) -> None:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether its writer lives."""
+    """Whether the log's writer still lives."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -254,7 +255,7 @@ def _is_written(path: Path) -> bool:
 
 
 def remove_before(staging_dir: Path, attempt_number: int) -> None:
-    """The logs of attempts before that one, whose reports are with the driver."""
+    """Remove the logs of earlier attempts, whose reports the driver has."""
     for path in staging_dir.glob("attempt-*"):
         number = path.name.removeprefix("attempt-")
         if number.isdigit() and int(number) < attempt_number:

@@ -1,4 +1,4 @@
-"""From a location to the stored run: the only place that chooses between disk and object store."""
+"""Opens the stored run at a location. This is the only place that chooses between disk and object store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.store.location import Location
 
 
 def run_at(location: Location, patience_s: float) -> RunStore:
-    """``patience_s``: how long an object store's requests are tried."""
+    """``patience_s``: how long failing requests to an object store are retried."""
     if location.path is not None:
         from holdfast.store.disk_run import DiskRun
         from holdfast.store.layout import RunLayout
@@ -21,8 +21,8 @@ def run_at(location: Location, patience_s: float) -> RunStore:
 
 
 def run_for_one_look(location: Location, patience_s: float) -> tuple[RunStore, Callable[[], None]]:
-    """For a reader that asks for the same several times, and what makes it forget the answers. On a disk nothing is
-    remembered: reading a file again costs little."""
+    """A run for a reader that asks for the same data several times, and a function that drops the kept answers. On a
+    disk nothing is kept, because reading a file again costs little."""
     if location.path is not None:
         return run_at(location, patience_s), lambda: None
     from holdfast.store.objects.once_objects import OnceObjects

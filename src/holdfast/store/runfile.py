@@ -47,7 +47,7 @@ def content_of(body: dict[str, Any]) -> bytes:
 
 
 def parse(line: bytes, where: str) -> dict[str, Any]:
-    """What ``content_of`` made; a StorageError, which names ``where``, if it is not intact."""
+    """The content that ``content_of`` encoded. If it is not intact, a StorageError names ``where``."""
     data = unseal(line[:-1]) if line.endswith(b"\n") else None
     if data is None:
         raise _damaged(where)
@@ -60,8 +60,8 @@ def parse(line: bytes, where: str) -> dict[str, Any]:
 
 
 def id_of(*identities: Mapping[str, Any] | None) -> str:
-    """The id of the run in one of these, the first that has one; else a new one. It is created once, and distinguishes
-    the run from others that had or will have its name."""
+    """The run's id: that of the first of these that has one, otherwise a new one. An id is created once, and
+    distinguishes the run from earlier and later runs of the same name."""
     ids = (identity.get("id") for identity in identities if identity is not None)
     return next((id for id in ids if isinstance(id, str) and id), None) or uuid.uuid4().hex
 

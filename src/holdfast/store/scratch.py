@@ -1,10 +1,10 @@
 """Where this machine keeps the files of runs on object stores: pending checkpoints, reports, and downloads.
 
-All of it is below one private directory of the user, so that no other user can read it or write there.
+All of it is below one private directory of the user, which no other user can read or write.
 
-The files of a run belong to the epoch of a driver, in ``<run>/epoch-<number>``: those of the driver and of each node.
-The next driver takes them over by a rename. A driver that was stopped, and continues after another one took over,
-therefore finds nothing under the names that it knows, and removes only its own files.
+The files of a run, of its driver and of each node, belong to the epoch of a driver: ``<run>/epoch-<number>``. The next
+driver takes them over by a rename. So if a stopped driver continues after another one took over, it finds nothing under
+the names that it knows, and removes only its own files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_scratch_root(scratch_dir: str) -> Path:
 
 
 def run_directory(root: Path, location: Location, id: str) -> Path:
-    """The same for every driver of the run, and for no other run."""
+    """The run's directory: the same for every driver of this run, different for every other run."""
     told_by = f"{location.identity}\0{id}".encode()
     return root / f"{location.name}-{hashlib.sha256(told_by).hexdigest()[:12]}"
 
@@ -50,8 +50,8 @@ def trial_directory(experiment: Path, name: str) -> Path:
 
 
 def homes_here(root: Path, location: Location, id: object) -> list[RunLayout]:
-    """The directories on this machine in which a run's checkpoints wait until they are committed: its own, or those of
-    the driver and of each node in every epoch. ``id``: of the run, if it is known."""
+    """The directories on this machine in which a run's checkpoints wait until they are committed: the run's own, or
+    those of the driver and of each node in every epoch. ``id``: the run's, if known."""
     if location.path is not None:
         return [RunLayout(location.path)]
     if not isinstance(id, str):
@@ -62,13 +62,13 @@ def homes_here(root: Path, location: Location, id: object) -> list[RunLayout]:
 def entries(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
-    except OSError:  # it is not there, or no longer
+    except OSError:  # it does not exist, or not any more
         return []
 
 
 def take_over(directory: Path, owner: str) -> Path:
-    """The files of an owner, the driver or a node, in the directory of this epoch: those of the last epoch that has
-    any. Leftovers of earlier epochs are removed."""
+    """Move the files of an owner, the driver or a node, from the last epoch that has any into this epoch's directory.
+    What is left of earlier epochs is removed."""
     own = directory / owner
     directory.mkdir(parents=True, exist_ok=True)
     earlier = _epochs(directory.parent, before=_number(directory))
@@ -82,7 +82,7 @@ def take_over(directory: Path, owner: str) -> Path:
 
 
 def remove(directory: Path, owner: str | None = None) -> None:
-    """Everything of this epoch and of earlier ones, or only the owner's; nothing of later ones."""
+    """Remove the files of this epoch and of earlier ones, or only those of the owner. Later epochs stay."""
     if owner is not None:
         shutil.rmtree(directory / owner, ignore_errors=True)
         _remove_if_empty(directory)

@@ -1,4 +1,4 @@
-"""One JSON object on one line that ends with its own checksum: how every record and manifest is stored."""
+"""One JSON object on one line that ends with its own checksum. Every record and manifest is stored this way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAIL_SIZE = len(_MARK) + 16 + 2  # the mark, 16 hex digits, and '"}'
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Stored content that differs from what was written."""
+    """Stored content that is not what was written."""
 
     path: str  # relative to the run
     where: str  # which line, record or file
@@ -33,7 +33,7 @@ def seal_struct(note: msgspec.Struct) -> bytes:
 
 
 def unseal_struct(content: bytes | None, kind: type[T]) -> T | None:
-    """What ``seal_struct`` made; None also if it is something else, or half written."""
+    """The struct that ``seal_struct`` wrote; None if the line is something else, or torn."""
     data = unseal(content.rstrip(b"\n")) if content else None
     try:
         return msgspec.convert(values.decode(data), kind) if data is not None else None

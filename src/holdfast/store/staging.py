@@ -1,4 +1,4 @@
-"""Directory trees on their way into a checkpoint: moved or copied, synced, and compared with their description."""
+"""Directory trees that become part of a checkpoint: moved or copied, synced, and compared with their description."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from holdfast.store.disk import Disk
 from holdfast.store.parallel import in_parallel
 
 _BUFFER = 4 << 20
-_THREADS = min(4, os.cpu_count() or 1)  # reading, syncing and hashing release the interpreter's lock
+_THREADS = min(4, os.cpu_count() or 1)  # threads: reading, syncing and hashing release the interpreter's lock
 
 
 class FileEntry(msgspec.Struct, frozen=True):
     path: str  # relative, with "/"
     size: int
-    digest: str  # xxh3_128, hex; empty: its user stored it, and only its size is known
-    at: str = ""  # in remote storage, where its user put it, relative to the run; empty: with the checkpoint's others
+    digest: str  # xxh3_128, hex; empty: the user stored the file, and only its size is known
+    at: str = ""  # in remote storage: where the user put it, relative to the run; empty: beside the other files
 
     def key(self, id: str) -> str:
-        """In remote storage, as part of this checkpoint."""
+        """The file's key in remote storage, as part of this checkpoint."""
         return f"{self.at or f'checkpoints/{id}'}/{self.path}"
 
 
 def stage(disk: Disk, source: Path, target: Path, move: bool) -> list[FileEntry]:
-    """Move or copy the content of ``source`` into ``target``: by renames if it may be moved, else as a copy. Returns
-    each file with its size.
+    """Rename the content of ``source`` into ``target`` if it may be moved, otherwise copy it. Returns each file with
+    its size.
 
-    It blocks the training loop, so nothing is synced or hashed here: ``seal`` does that.
+    This blocks the training loop, so nothing is synced or hashed here; ``seal`` does that.
     """
     if target.is_relative_to(source):
         raise StorageError(f"{source} cannot be a checkpoint: the run itself is stored below it")
@@ -61,7 +61,7 @@ def stage(disk: Disk, source: Path, target: Path, move: bool) -> list[FileEntry]
 
 
 def seal(disk: Disk, directory: Path) -> list[FileEntry]:
-    """Sync all files and names below a directory, and describe each file."""
+    """Sync all files and names below a directory, and return a description of each file."""
     entries = describe(directory, disk.fsync_file)
     for parent, _, _ in os.walk(directory, topdown=False):
         disk.fsync_dir(Path(parent))
@@ -69,7 +69,7 @@ def seal(disk: Disk, directory: Path) -> list[FileEntry]:
 
 
 def seal_file(disk: Disk, directory: Path, path: str) -> tuple[FileEntry, Path]:
-    """Sync one file and describe it, with its place."""
+    """Sync one file; returns its description and its place."""
     place, link = directory / path, link_on_the_way(directory, path)
     if link is not None or not place.is_file():
         raise StorageError(f"{place} cannot be committed: it is missing, or not a regular file")
@@ -78,7 +78,7 @@ def seal_file(disk: Disk, directory: Path, path: str) -> tuple[FileEntry, Path]:
 
 
 def describe(directory: Path, before: Callable[[Path], None] = lambda _path: None) -> list[FileEntry]:
-    """Each file below a directory, with its size and digest; ``before`` is called on it first."""
+    """Each file below a directory with its size and digest. ``before`` is called for each file first."""
     paths = sorted(files(directory))
     if not paths:
         raise StorageError(f"The checkpoint staged in {directory} is empty: save files into it before report()")
@@ -92,7 +92,7 @@ def describe(directory: Path, before: Callable[[Path], None] = lambda _path: Non
 
 
 def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str], bool]) -> list[str]:
-    """What differs between the files in a directory and their description; nothing if they are the same."""
+    """The differences between the files in a directory and their description; empty if there are none."""
     expected = {entry.path for entry in entries}
     extra = [path for path in sorted(files(directory)) if path not in expected and not ignore(path)]
     problems = in_parallel(lambda entry: difference(directory, entry), entries, _THREADS, "hash")
@@ -100,7 +100,7 @@ def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str
 
 
 def check_unchanged(path: str, entry: FileEntry) -> None:
-    """Refuse a staged file that is missing or has another size than when it was sealed."""
+    """Refuse a staged file that is missing, or whose size has changed since it was sealed."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
@@ -113,7 +113,7 @@ def check_unchanged(path: str, entry: FileEntry) -> None:
 
 
 def difference(directory: Path, entry: FileEntry) -> str | None:
-    """The problem with a file in a directory, compared with its description; None if there is none."""
+    """How a file in a directory differs from its description; None if it does not."""
     path = directory / entry.path
     try:
         link = link_on_the_way(directory, entry.path)
@@ -135,7 +135,7 @@ def difference(directory: Path, entry: FileEntry) -> str | None:
 
 
 def link_on_the_way(directory: Path, path: str) -> Path | None:
-    """The first link between a directory and a file in it: a file behind a link is not in the directory."""
+    """The first link on the path from a directory to a file. A file behind a link is not in the directory."""
     for part in path.split("/"):
         directory /= part
         if directory.is_symlink():
@@ -144,7 +144,7 @@ def link_on_the_way(directory: Path, path: str) -> Path | None:
 
 
 def make_way(directory: Path, path: str) -> Path:
-    """Where a file of a directory can be written: an existing file of that name, and each link on the path, is
+    """A path at which a file of a directory can be written. An existing file of that name, and links on the way, are
     removed."""
     directory.mkdir(parents=True, exist_ok=True)
     while (link := link_on_the_way(directory, path)) is not None:
@@ -159,7 +159,7 @@ def _digest(path: Path) -> tuple[int, str]:
     hasher = xxhash.xxh3_128()
     size = 0
     with open(path, "rb", buffering=0) as file:
-        # Small files must not pay for a big buffer, and an empty file must not get an empty buffer, which reads
+        # A small file gets a small buffer. An empty file gets a buffer too, because an empty buffer reads
         # nothing.
         buffer = memoryview(bytearray(max(1, min(_BUFFER, os.fstat(file.fileno()).st_size))))
         while count := file.readinto(buffer):
@@ -169,7 +169,7 @@ def _digest(path: Path) -> tuple[int, str]:
 
 
 def files(directory: Path) -> Iterator[str]:
-    """The relative path of everything below a directory that is not a directory."""
+    """The relative paths of everything below a directory except directories."""
     for parent, directories, names in os.walk(directory):
         links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
         for name in names + links:
@@ -177,10 +177,11 @@ def files(directory: Path) -> Iterator[str]:
 
 
 def _check_tree(directory: Path, below: str, above: frozenset[tuple[int, int]], found: list[FileEntry]) -> bool:
-    """Whether renames can move the whole content; content that no checkpoint can hold is an error. Each file is added
-    to ``found``, its path relative to where ``below`` began.
+    """Whether renames can move the whole content. Content that no checkpoint can hold is an error. Each file is added
+    to ``found``, with its path relative to the first ``below``.
 
-    A symlink's target stays behind, and a file with a second name can still be changed through it: both are copied.
+    Links are copied: a rename would leave the target of a symlink behind, and a file with a second name could still be
+    changed through that name.
     """
     movable = True
     here = os.stat(directory)

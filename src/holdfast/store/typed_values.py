@@ -1,7 +1,7 @@
-"""Values of types that JSON does not have, as JSON and back: tuples, sets, bytes, paths, times, enums, numpy's values.
+"""Converts values of types that JSON lacks to JSON and back: tuples, sets, bytes, paths, times, enums, numpy's values.
 
-Nothing is imported or run because a file says so. A class of the user, an enum or a named tuple, is looked up among the
-loaded modules, and used only if it is unchanged.
+A file cannot make this code import or run anything. A class of the user, such as an enum or a named tuple, is looked up
+among the loaded modules, and used only if it is unchanged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from uuid import UUID
 
 TYPE, VALUE = "__type__", "value"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-_MOST_ARRAY = 1 << 18  # bytes of an array that is stored
+_MOST_ARRAY = 1 << 18  # bytes of an array that can be stored
 _PATHS: dict[str, Callable[[str], PurePath]] = {
     "Path": Path,
     "PurePosixPath": PurePosixPath,
     "PureWindowsPath": PureWindowsPath,
 }
-_DTYPES = "biufcSUmM"  # the kinds of numpy's types that have no objects in them
+_DTYPES = "biufcSUmM"  # numpy's kinds of types without objects
 
 
 class UnknownTypeError(ValueError):
@@ -33,7 +33,7 @@ class UnknownTypeError(ValueError):
 
 
 def to_json(value: Any, name: str = "value") -> Any:
-    """What JSON holds of the value, with its type; a TypeError leads from ``name`` to what cannot be stored."""
+    """The value as JSON, with its type. If a part cannot be stored, the TypeError shows the way to it from ``name``."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -45,8 +45,8 @@ def to_json(value: Any, name: str = "value") -> Any:
 
 
 def from_json(value: Any, unknown: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """The value again. ``unknown`` makes a substitute for one whose class is not loaded; UnknownTypeError without
-    it."""
+    """The value from its JSON. If a class is not loaded, ``unknown`` makes a substitute; without it, this raises
+    UnknownTypeError."""
     if isinstance(value, list):
         return [from_json(item, unknown) for item in value]
     if not isinstance(value, dict):
@@ -67,7 +67,7 @@ def from_json(value: Any, unknown: Callable[[dict[str, Any]], Any] | None = None
 
 
 def shown(value: dict[str, Any]) -> Any:
-    """For people: what can be said of a value whose class is not loaded here."""
+    """A text for people about a value whose class is not loaded here."""
     if value.get(TYPE) == "enum":
         return f"{value['class'].rpartition(':')[2]}.{value[VALUE]}"
     content = value.get(VALUE)
@@ -85,7 +85,7 @@ def _dict(value: Mapping[Any, Any], name: str) -> dict[str, Any]:
 
 def _typed(value: Any, name: str) -> Any:
     numpy = sys.modules.get("numpy")
-    if isinstance(value, Enum) and type(value).__members__.get(value.name) is value:  # and no combination of flags
+    if isinstance(value, Enum) and type(value).__members__.get(value.name) is value:  # not a combination of flags
         return {TYPE: "enum", "class": _class_name(value, name), VALUE: value.name}
     if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
         return _array(value, name)
@@ -103,7 +103,7 @@ def _typed(value: Any, name: str) -> Any:
 def _array(value: Any, name: str) -> dict[str, Any]:
     if value.dtype.kind not in _DTYPES or value.dtype.names is not None or value.nbytes > _MOST_ARRAY:
         raise TypeError(f"{name} is a numpy value of {value.dtype} and shape {value.shape}, which is not stored")
-    if not value.shape and value.dtype.kind in "biuf" and value.nbytes <= 8:  # a number that JSON holds exactly
+    if not value.shape and value.dtype.kind in "biuf" and value.nbytes <= 8:  # a number that JSON can hold exactly
         return {TYPE: "number", "dtype": value.dtype.str, VALUE: value.item()}
     content = {"dtype": value.dtype.str, VALUE: _text(value.tobytes())}
     return {TYPE: "ndarray", "shape": list(value.shape), **content} if value.shape else {TYPE: "numpy", **content}
@@ -159,7 +159,7 @@ def make_tuple(value: dict[str, Any], items: list[Any]) -> Any:
 
 
 def describe_tuple(value: tuple[Any, ...], items: list[Any], name: str) -> dict[str, Any]:
-    """The other way round: the items are JSON already."""
+    """The opposite of ``make_tuple``. The items are JSON already."""
     fields = getattr(value, "_fields", None)
     if fields is None:
         return {TYPE: "tuple", VALUE: items}

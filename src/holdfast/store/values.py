@@ -1,8 +1,8 @@
-"""Values as strict JSON that keeps what plain JSON loses.
+"""Values as strict JSON, without losing what plain JSON cannot hold.
 
-A tagged object, one key that starts with "$", represents NaN and infinities, big integers, bytes, text that is not
-valid Unicode, dicts that JSON cannot hold (keys that are not strings, or that start with "$" themselves), and the types
-of ``typed_values``: arrays, sets, times, paths.
+A tagged object, which has one key that starts with "$", stands for NaN and infinities, big integers, bytes, text that
+is not valid Unicode, dicts that JSON cannot hold (with keys that are not strings, or that start with "$"), and the
+types of ``typed_values``: arrays, sets, times, paths.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _SIMPLE = frozenset({str, bool, type(None)})
 _INT_LIMIT = 1 << 63
-_MOST_TENSOR = 1 << 18  # bytes of a tensor that is stored
-_MOST_TEXT = 500  # characters stored of another object
+_MOST_TENSOR = 1 << 18  # bytes of a tensor that can be stored
+_MOST_TEXT = 500  # characters stored of any other object
 _FLOATS = ("nan", "inf", "-inf")
 
 
 def encode(value: Any, name: str = "value") -> bytes:
-    """Encode; what cannot be stored is a TypeError that leads from ``name`` to the key where it is."""
+    """Encode the value. If a part cannot be stored, the TypeError shows the way from ``name`` to its key."""
     try:
         if is_plain(value):
             return _encoder.encode(value)
@@ -40,7 +40,7 @@ def encode(value: Any, name: str = "value") -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value that was encoded. Bytes that ``encode`` did not make are a ValueError."""
+    """The value that was encoded. ValueError if ``encode`` did not make these bytes."""
     try:
         value = _decoder.decode(data)
         return _untagged(value) if b'"$' in data else value
@@ -49,13 +49,13 @@ def decode(data: bytes) -> Any:
 
 
 def prepare(kind: type[msgspec.Struct]) -> None:
-    """For what threads read. msgspec learns a type when it first meets it, and two threads that do so at the same time
-    crash the process."""
+    """Call this before threads decode the type. msgspec learns a type at its first use, and two threads that do this at
+    the same time crash the process."""
     msgspec.json.Decoder(kind)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON holds the value as it is. The common case, a dict of floats, must be quick."""
+    """Whether JSON can hold the value as it is. The common case, a dict of floats, must be fast."""
     kind = type(value)
     if kind is dict:
         for key, item in value.items():
@@ -122,7 +122,7 @@ def _tagged_scalar(value: Any, path: str) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """The value, with a text in the place of all that cannot be encoded."""
+    """The value, with text in place of everything that cannot be encoded."""
     if isinstance(value, Mapping):
         return {key if type(key) in (str, int) else repr(key): as_text(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -131,13 +131,13 @@ def as_text(value: Any) -> Any:
         encode(value)
     except TypeError:
         kind: Any = type(value)
-        has_own = kind.__repr__ is not object.__repr__  # without an address, which says nothing
+        has_own = kind.__repr__ is not object.__repr__  # without the object's address, which is meaningless
         return repr(value)[:_MOST_TEXT] if has_own else f"<{type(value).__module__}.{type(value).__qualname__}>"
     return value
 
 
 def _single_item(value: Any) -> Any:
-    """The Python scalar in a one-element numpy or torch value, without importing either; None if it is none."""
+    """The Python scalar in a one-element numpy or torch value, without importing either; None for other values."""
     item = getattr(value, "item", None)
     if callable(item):
         try:

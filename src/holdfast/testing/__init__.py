@@ -1,1 +1,1 @@
-"""Fakes and the simulator of the core, shipped so that extensions can be tried the same way."""
+"""Fakes, contracts and the simulator of the core. They are shipped so that extensions can be tested in the same way."""

@@ -1,4 +1,4 @@
-"""The remaining budgets of a run, counted only from the journal: each kind of failure separately, and exactly."""
+"""The remaining budgets of a run, counted only from the journal, exactly and separately for each kind of failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, Failur
 
 class Budgets:
     def __init__(self) -> None:
-        self.cut_off = False  # whether storage stayed away for too long
+        self.cut_off = False  # whether storage was unavailable for too long
         self._attempt_number = 0  # the driver's last attempt
         self._over = False  # whether that attempt's end was counted, or planned
         self._asked_to_stop = False
@@ -49,7 +49,7 @@ class Budgets:
         elif self._counts(event, before):
             self._before = self._same
             self._count(event, before.spec, expected)
-            live = isinstance(event, ev.WorkerFailed) and event.live  # its attempt continues, if it may
+            live = isinstance(event, ev.WorkerFailed) and event.live  # its attempt continues if it can
             self._over = not live or any(0 <= most < expected.get(name, 0) for name, most in _limits(before.spec))
             of_worker = isinstance(event, ev.WorkerFailed) and classify(event.evidence) in UNCERTAIN
             self._first = event if of_worker else None  # type: ignore[assignment]
@@ -79,7 +79,7 @@ class Budgets:
             self._note_node(event, spec)
 
     def _is_the_cause(self, event: ev.Event) -> bool:
-        """Whether it is the loss of a node that the attempt failed of, and another failure was counted first."""
+        """Whether the attempt failed because of a lost node, but another failure was counted first."""
         first = self._first
         if first is None or not isinstance(event, ev.WorkerFailed) or event.attempt_number != first.attempt_number:
             return False
@@ -109,11 +109,11 @@ class Budgets:
         if isinstance(event, ev.WorkerFailed) and event.follows:
             return False
         if isinstance(event, ev.CommitFailed) and before.spec.nodes_hold_files:
-            current = self._attempt_number > 0  # it may be a checkpoint of an earlier attempt
+            current = self._attempt_number > 0  # it may belong to a checkpoint of an earlier attempt
         return current and not self._over and not self._asked_to_stop
 
     def _gives_up_the_rank(self, event: ev.Event) -> bool:
-        """The failure for which the rank was to be replaced is counted, and the attempt ends for it."""
+        """The rank could not be replaced, so its failure is counted and ends the attempt."""
         follows = isinstance(event, ev.WorkerFailed) and event.follows
         return (follows or isinstance(event, ev.RegroupFailed)) and event.attempt_number == self._attempt_number  # type: ignore[attr-defined]
 
@@ -131,7 +131,7 @@ class Budgets:
                 self._resting |= {event.node}
 
     def _too_often(self, spec: RunSpec) -> int:
-        """By how many times too many the same error came."""
+        """How many times more than allowed the same error came."""
         return self._same[2] - spec.max_same_errors if spec.max_same_errors else 0
 
     def _judge_failed(self, after: Durable) -> None:

@@ -1,4 +1,4 @@
-"""What every storage of runs must do with checkpoints: a part of the contract in ``store_contract``."""
+"""What every storage of runs must do with checkpoints. This is a part of the contract in ``store_contract``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = {"model.pt": b"weights" * 300, "shards/0.bin": b"0" * 4096, "empty": b""
 
 
 class CheckpointContract(ABC):
-    """Checkpoints, and the starting point for the tests of a run's storage."""
+    """The tests of checkpoints, and the base of the tests of a run's storage."""
 
     @pytest.fixture
     def location(self) -> Location:
@@ -42,7 +42,7 @@ class CheckpointContract(ABC):
 
     @abstractmethod
     def stage(self, location: Location, id: str, files: Mapping[str, bytes]) -> tuple[list[FileEntry], list[Shard]]:
-        """Prepare the files of a checkpoint up to its commit."""
+        """Prepare the files of a checkpoint, without the commit."""
 
     def staged(
         self, location: Location, id: str, files: Mapping[str, bytes] = FILES, report: int = 0
@@ -105,7 +105,7 @@ class CheckpointContract(ABC):
         assert [manifest.id for manifest in store.checkpoints.scan()[0]] == ["a"], "files are not looked into"
 
     def test_the_users_metadata_may_change_after_the_commit(self, store: RunStore, raw: ObjectStore) -> None:
-        below = f"sub/{USER_METADATA}"  # is a file as any other
+        below = f"sub/{USER_METADATA}"  # is a file like any other
         manifest = self.commit(store, "a", {**FILES, USER_METADATA: b"{}", below: b"payload"})
         assert [entry.path for entry in manifest.files] == sorted([*FILES, below])
         own = f"checkpoints/a/{USER_METADATA}"

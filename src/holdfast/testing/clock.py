@@ -1,4 +1,4 @@
-"""Virtual time: due actions are run in order, and nothing waits; and a driver's own clock, which may be wrong."""
+"""Virtual time, in which due actions run in order and nothing waits, and a driver's own clock, which may be wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
         self._count = 0
 
     def at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        """Call it then. Actions that are due at the same time run in the order in which they were requested."""
+        """Call the action at that time. Actions for the same time run in the order in which they were requested."""
         self._count += 1
         heappush(self._due, (when, self._count, call, args))
 
@@ -38,7 +38,8 @@ class Clock:
 
 
 class DriverClock:
-    """The clock that a driver reads. It may jump, or stop for a while, and never goes back; the wall clock may."""
+    """The clock that a driver reads. It may jump or stop for a while, but never goes back. The wall clock may go
+    back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,10 +52,10 @@ class DriverClock:
         return Now(self._now, self._clock.now + self.wall_skew)
 
     def when(self, due: float) -> float:
-        """In real time, as far as the clock does not jump again."""
+        """The real time for a time of this clock, provided that it does not jump again."""
         return due - self._skew
 
     def jump(self, seconds: float) -> float:
-        """Forward; or it stands still for so long. How far it jumped."""
+        """Jump forward, or stand still for a while. Returns how far it jumped."""
         self._skew += seconds
         return seconds

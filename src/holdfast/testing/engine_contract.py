@@ -1,7 +1,7 @@
-"""What every engine promises its driver, whatever its nodes are: an engine's tests subclass one of these classes.
+"""What every engine promises its driver, whatever its nodes are. An engine's tests subclass one of these classes.
 
-``EngineContract`` is for any engine, ``ClusterContract`` for one whose nodes come and go. The fixture ``lab`` gives the
-engine, with as many nodes as ``nodes`` says, each with capacity for one worker.
+``EngineContract`` is for any engine, ``ClusterContract`` for engines whose nodes join and leave. The fixture ``lab``
+gives the engine with ``nodes`` nodes, each with capacity for one worker.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Lab(Protocol):
     engine: Engine
 
     def kill(self, node: str) -> None:
-        """As a machine whose power goes."""
+        """Kill the node like a power cut."""
 
     def drain(self, node: str, deadline_s: float) -> None:
-        """Say that the node will go."""
+        """Announce that the node will be removed."""
 
 
 class EngineContract:
@@ -49,14 +49,14 @@ class EngineContract:
 
     @pytest.fixture
     def runs(self) -> Iterator[list[Watcher]]:
-        """Closed in any case."""
+        """Opens runs, and closes them in any case."""
         opened: list[Watcher] = []
         yield opened
         for run in opened:
             run.session.close()
 
     def open(self, lab: Lab, runs: list[Watcher], home: Path, work: Any = wait_for_ever) -> tuple[Watcher, Any]:
-        """The run, and its agents' processes by node."""
+        """Open the run. Returns it, and its agents' processes by node."""
         run = Watcher(lab.engine, configure(home, work))
         runs.append(run)
         ready = [run.take(wire.NodeReady) for _ in range(self.nodes)]
@@ -104,7 +104,7 @@ class EngineContract:
 
 
 class ClusterContract(EngineContract):
-    """The tests for an engine whose nodes come and go. The lab can kill a node, and can announce that one will be
+    """The tests for an engine whose nodes join and leave. The lab can kill a node, and can announce that one will be
     removed.
     """
 
@@ -122,7 +122,7 @@ class ClusterContract(EngineContract):
         run.take(wire.NodeLost, a)
         assert all(is_gone(pid) for pid in tree)
         assert not is_gone(kept)
-        run.session.send(a, wire.Shutdown())  # no agent is there to receive it, which is not an error
+        run.session.send(a, wire.Shutdown())  # no agent receives it, which is not an error
 
     def test_a_drained_node_is_told_of_with_the_time_that_is_left(
         self, lab: Lab, runs: list[Watcher], tmp_path: Path

@@ -1,4 +1,5 @@
-"""A small run on an engine: receives the messages of its nodes, and waits, with a limit, for the expected ones."""
+"""A small run on an engine. It receives the messages of its nodes and waits for the expected ones, with a time
+limit."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from holdfast.wire.worker_messages import Place
 from holdfast.worker import session
 
 M = TypeVar("M", bound=wire.Message)
-PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
+PATIENCE_S = 240.0  # a Ray cluster on two busy cores is slow
 
 
 def configure(run_dir: Path, work: Callable[[], Any], **changes: Any) -> wire.Configure:
@@ -45,7 +46,7 @@ def configure(run_dir: Path, work: Callable[[], Any], **changes: Any) -> wire.Co
 
 
 class Watcher:
-    """What a run on the engine sees."""
+    """The messages that a run on the engine receives."""
 
     def __init__(self, engine: Engine, configuration: wire.Configure) -> None:
         self.inbox: Inbox = queue.SimpleQueue()
@@ -53,7 +54,7 @@ class Watcher:
         self.seen: list[tuple[str, Any]] = []
 
     def take(self, kind: type[M], node: str | None = None, **fields: Any) -> M:
-        """The next message of that kind, of that node and with these values; what comes before it is in ``seen``."""
+        """The next message of that kind, from that node, with these values. Messages before it are kept in ``seen``."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -70,7 +71,7 @@ class Watcher:
                 return message
 
     def taken(self, kind: type[M], node: str | None = None) -> list[M]:
-        """Those that have come so far."""
+        """The messages of that kind so far."""
         while not self.inbox.empty():
             item = self.inbox.get()
             if isinstance(item, Exception):
@@ -79,7 +80,7 @@ class Watcher:
         return [message for where, message in self.seen if isinstance(message, kind) and node in (None, where)]
 
     def start(self, node: str, attempt_number: int = 1, ranks: int = 1) -> list[int]:
-        """An attempt on the node; the workers' pids, once they have come to their train function."""
+        """Start an attempt on the node. Returns the workers' pids once they have entered the train function."""
         places = [Place(rank, rank, ranks, 0) for rank in range(ranks)]
         self.session.send(node, wire.StartWorkers(attempt_number, ranks, 0, None, places))
         pids: dict[int, int] = {}
@@ -123,7 +124,7 @@ def below(pid: int) -> list[int]:
 
 
 def wait_for_ever() -> None:
-    """Work of a worker, as the next one."""
+    """A train function, like the next one."""
     session.current().ready()
     while True:
         time.sleep(60)

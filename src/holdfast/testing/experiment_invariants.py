@@ -1,5 +1,5 @@
-"""What must hold for an experiment, whatever fails: judged on the journal, record by record, and on what policies and
-listeners receive. The judge counts independently."""
+"""What must hold for an experiment, whatever fails. The judge checks the journal, record by record, and what policies
+and listeners receive. It counts independently of the product."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from holdfast.core.experiment.trial import ERROR, RUNNING, TERMINATED, Trial
 from holdfast.testing.experiment_schedule import ExperimentSchedule
 from holdfast.testing.fates import expect
 
-# What a replay must come to. ``heard`` follows the attempts of a trial's own run in a replay alone, and readers do not
-# know which part of a config is searched.
+# What a replay must reach. ``heard`` follows the attempts of a trial's own run only in a replay. Readers do not know
+# which part of a config is searched.
 COMPARED = tuple(sorted({*Trial.__slots__} - {"_config", "_last_result", "_packed", "_params", "changed", "heard"}))
 _facts = attrgetter(*COMPARED)
 
@@ -28,19 +28,19 @@ _SILENT, _NONE = Policy(), ev.Answer("NONE")
 
 
 class ExperimentJudge:
-    """Receives every record as it becomes durable: ``state`` is the result of the journal, at every prefix of it."""
+    """Receives every record as it becomes durable. ``state`` is the result of the journal so far."""
 
     def __init__(self, schedule: ExperimentSchedule, refused: Set[tuple[str, str]]) -> None:
         self._schedule = schedule
-        self._refused = refused  # exploits that found no checkpoint: the trial, and their mark
+        self._refused = refused  # exploits that found no checkpoint: the trial and the exploit's mark
         self.state = ExperimentState()
         self.answers: list[tuple[str, str, ev.Answer]] = []  # the policy's, in the order of the journal
-        self.told: Counter[tuple[str, int, int]] = Counter()  # results that callbacks heard: trial, life, number
+        self.told: Counter[tuple[str, int, int]] = Counter()  # results that callbacks received: trial, life, number
         self.ends_told: Counter[tuple[str, int]] = Counter()
         self._reported: set[tuple[str, int, int]] = set()
         self._stopped = self._failed = self._idled = False  # by this driver
         self._touched: set[str] = set()
-        self._finished: set[str] = set()  # trials whose runs came to a good end
+        self._finished: set[str] = set()  # trials whose runs ended well
         self._began = self._last = self._spent = 0.0
 
     def driver_is_gone(self) -> None:
@@ -133,7 +133,8 @@ class ExperimentJudge:
     # The live state
 
     def compare(self, live: ExperimentState, everything: bool = False) -> None:
-        """All durable state agrees with the journal: for the trials that it has mentioned since the last time."""
+        """Check that all durable state agrees with the journal, for the trials that it has mentioned since the last
+        call."""
         mine = self.state
         expect(list(mine.trials) == list(live.trials), "a replay has the same trials", "")
         for id in live.trials if everything else self._touched:

@@ -1,4 +1,4 @@
-"""The experiment that a seed generates: who decides, how its trials run, and what fails on the way."""
+"""The experiment that a seed generates: its searcher and scheduler, how its trials run, and what fails."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ STOPPERS = ("none", "none", "iterations", "budget", "plateau")
 
 
 class TrialFate(Struct, frozen=True):
-    """How a trial goes: how many reports it makes, how fast, and with which of them its process dies."""
+    """What a trial does: how many reports it makes, how fast, and at which of them its process dies."""
 
     length: int
     report_s: float
     dies_at: tuple[int, ...]  # each once
-    fails_at: int  # for good; 0: never
+    fails_at: int  # at which report it fails for good; 0: never
 
 
 class ExperimentSchedule(Struct, frozen=True):
@@ -54,18 +54,18 @@ class ExperimentSchedule(Struct, frozen=True):
     checkpoint_every: int
     retries: int
     storage_s: float  # how long a write takes; 0: a disk
-    kills: tuple[int, ...]  # at which steps of the driver that begins with the one before it
-    storage_fails: tuple[float, ...]  # after how many seconds, for longer than a driver waits
-    keep: int  # how many checkpoints a trial keeps; 0: all
+    kills: tuple[int, ...]  # at which of its steps each driver is killed
+    storage_fails: tuple[float, ...]  # after how many seconds storage fails, for longer than a driver waits
+    keep: int  # checkpoints that a trial keeps; 0: all
     losses: tuple[float, ...]  # after how many seconds a node is lost; another one joins later
     interrupts: tuple[float, ...]  # after how many seconds Ctrl+C is pressed
     resumptions: tuple[Resumption, ...]  # of the drivers after the first
     budget_s: float
-    misfit: bool  # one trial asks for more than there is
+    misfit: bool  # whether one trial asks for more than there is
 
     @property
     def counts_all(self) -> bool:
-        """Whether the number of trials is known beforehand."""
+        """Whether the number of trials is known in advance."""
         stops = self.stopper in ("budget", "plateau") or self.fail_fast
         return not stops
 
@@ -78,7 +78,7 @@ class ExperimentSchedule(Struct, frozen=True):
 
 def draw(seed: int) -> ExperimentSchedule:
     rng = Random(seed)
-    faults = rng.choice((0, 1, 1, 2))  # how rough the schedule is
+    faults = rng.choice((0, 1, 1, 2))  # how many faults the schedule has
     restarts = 6
     anew = Resumption(*(rng.choice(("resume", "resume", how)) for how in ("restart", "resume")))
     return ExperimentSchedule(
@@ -105,7 +105,7 @@ def draw(seed: int) -> ExperimentSchedule:
 
 
 def _early(rng: Random) -> int:
-    """A step of a driver; more often one of its first, where it takes over."""
+    """A step of a driver, often one of its first, in which it takes over."""
     return rng.randint(1, rng.choice((8, 30, 120)))
 
 
@@ -135,7 +135,7 @@ def _pbt(*, synch: bool) -> PopulationBasedTraining:
 
 
 def more_at_two(_experiment: Any, _trial: Any, result: Any, _scheduler: Any) -> Any:
-    """A trial gets half of a CPU from its second result on."""
+    """A trial gets half a CPU from its second result on."""
     return [{"CPU": 0.5}] if result[TIME] >= 2 else None
 
 
@@ -173,7 +173,7 @@ def make_stopper(schedule: ExperimentSchedule) -> Stopper:
 
 
 class LearningSearcher(Searcher):
-    """Suggests according to what it has learnt: a replay with other results leads to other suggestions."""
+    """Suggests from the results that it was given. A replay with other results would lead to other suggestions."""
 
     def __init__(self) -> None:
         super().__init__(METRIC, MODE)

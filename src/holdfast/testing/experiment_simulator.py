@@ -1,4 +1,4 @@
-"""Plays fault schedules against the experiment's real loop, core, schedulers and searchers; a seed is one schedule.
+"""Plays fault schedules against the experiment's real loop, core, schedulers and searchers. Each seed is one schedule.
 
 The driver is killed between any two of its steps, nodes and trials die, storage is slow, Ctrl+C is pressed, and another
 driver resumes. Only the trials' processes, the journal's storage and the clock are simulated.
@@ -57,7 +57,7 @@ HOME = Location.parse("path", "/nowhere")
 
 
 class ExperimentDriverKilled(BaseException):
-    """At this point of its program."""
+    """The driver is killed at this point."""
 
 
 @dataclass
@@ -223,7 +223,7 @@ class Simulation:
     # Answers of the policy
 
     def answered(self, kind: str, trial: str, answer: ev.Answer) -> None:
-        """In a replay it repeats its earlier answers, as far as they became durable."""
+        """In a replay the policy repeats its earlier answers, as far as they became durable."""
         if not self.is_replay:
             return
         expect(self._answered < len(self.judge.answers), "a replay asks of what the journal has", f"{kind} {trial}")
@@ -236,13 +236,13 @@ SETTINGS = Settings()
 
 
 def simulate(seed: int, trace: list[str] | None = None, **changed: Any) -> Played:
-    """Play one schedule to its end; raises Violation. The same seed always gives the same experiment. ``changed``:
-    what of the schedule is to be different."""
+    """Play one schedule to its end. Raises Violation. The same seed always gives the same experiment. ``changed``:
+    fields of the schedule that are replaced."""
     return Simulation(structs.replace(draw(seed), **changed), trace).run()
 
 
 def simulate_range(start: int, count: int) -> dict[str, Any]:
-    """Play the schedules of consecutive seeds; stops at the first that breaks an invariant."""
+    """Play the schedules of consecutive seeds. Stops at the first that breaks an invariant."""
     happened: Counter[str] = Counter()
     for seed in range(start, start + count):
         try:
@@ -257,7 +257,7 @@ def simulate_range(start: int, count: int) -> dict[str, Any]:
 
 
 def simulate_many(start: int, count: int, processes: int) -> dict[str, Any]:
-    """The same on several processes."""
+    """The same in several processes."""
     share = -(-count // processes)
     command = [sys.executable, "-m", "holdfast.testing.experiment_simulator", "--json", "--seeds", str(share)]
     total: Counter[str] = Counter()

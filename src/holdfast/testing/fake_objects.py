@@ -1,7 +1,7 @@
-"""An object store in memory, strongly consistent, that fails exactly where it is told to.
+"""An object store in memory, strongly consistent, that fails exactly where a test says.
 
-A ``Bucket`` is the stored content; each ``FakeObjects`` is one process that talks to it. A crashed process makes no
-further request: whatever it tries next crashes again.
+A ``Bucket`` is the stored content. Each ``FakeObjects`` is one process that talks to it. A crashed process makes no
+further requests: each one that it tries crashes again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Bucket:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def flip(self, key: str, bit: int) -> None:
-        """Damage one bit of a stored object, counted from its start and round its end."""
+        """Damage one bit of a stored object. Bits are counted from the start, and wrap around at the end."""
         with self.lock:
             data = bytearray(self.content[key])
             data[bit // 8 % len(data)] ^= 1 << bit % 8
@@ -60,7 +60,7 @@ class FakeObjects:
     def __init__(self, bucket: Bucket | None = None) -> None:
         self.bucket = bucket or Bucket()
         self.counts: Counter[str] = Counter()
-        self.steps = 0  # requests so far; each key of a deletion counts, as each can be the last one done
+        self.steps = 0  # requests so far; each key of a deletion counts, because each can be the last one
         self.before: Callable[[int, str, str], None] | None = None  # called with the step, the kind and the key
         self._faults: dict[int, ObjectFault] = {}
         self._late: list[Callable[[], object]] = []
@@ -75,7 +75,7 @@ class FakeObjects:
         return self.bucket.creates_safely
 
     def fail(self, step: int, fault: ObjectFault) -> None:
-        """Let the step-th request from the very first, counted from 0, fail."""
+        """Make request number ``step`` fail, counted from 0 since the start."""
         self._faults[step] = fault
 
     def land(self) -> None:

@@ -1,6 +1,6 @@
-"""The fate of every checkpoint that the workers saved, and what may happen to it on its way to storage.
+"""What became of every checkpoint that the workers saved, and what may happen to it on its way to storage.
 
-Counted from what the workers really did and from the events of the machine, never from what the machine remembers.
+All of it is counted from what the workers really did and from the machine's events, never from the machine's memory.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def expect(lawful: bool, invariant: str, what: str) -> None:
 class Fates:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._roots: dict[int, tuple[int, ...]] = {}  # by attempt: the history that it started from
+        self._roots: dict[int, tuple[int, ...]] = {}  # the history that each attempt started from
         self._owners: dict[str, Where] = {}  # by id
         self._attempt_numbers: list[int] = []  # the driver's attempts
         self._committed: set[Where] = set()
         self.given_up: set[Where] = set()  # by any driver
         self._settled: set[Where] = set()  # committed, refused by storage, lost or superseded
         self._awaited: set[Where] = set()  # by a worker
-        self._waiters: set[tuple[int, int, int]] = set()  # attempt, index and rank of those that said that they wait
+        self._waiters: set[tuple[int, int, int]] = set()  # attempt, index and rank of workers that said that they wait
         self._validated: set[Where] = set()
-        self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are not there yet
-        self._ordered: dict[Where, set[int]] = {}  # the ranks whose upload was asked for and is not answered yet
+        self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are missing so far
+        self._ordered: dict[Where, set[int]] = {}  # the ranks whose upload was requested and not yet answered
         self._committing: set[Where] = set()
-        self._synced = 0  # the newest report when the sync period ended last
+        self._synced = 0  # the newest report at the end of the last sync period
 
     def driver_begins(self) -> None:
-        """The pending work of an earlier one was lost with it."""
+        """Forget the pending work of an earlier driver, which was lost with it."""
         self._attempt_numbers.clear()
         for known in (self._committed, self._settled, self._awaited, self._validated, self._committing):
             known.clear()
@@ -83,11 +83,12 @@ class Fates:
         return len(self._roots[where[0]]) + where[1] + 1
 
     def lineage(self, where: Where) -> tuple[int, ...]:
-        """The attempt that made each report up to that one."""
+        """For each report up to that one, the attempt that made it."""
         return self._roots[where[0]] + (where[0],) * (where[1] + 1)
 
     def unsettled(self) -> list[Where]:
-        """The checkpoints that the driver's attempts completed, and those that are neither durable nor given up."""
+        """The checkpoints that the driver's attempts completed, and those of them that are neither durable nor given
+        up."""
         return [
             (attempt_number, index)
             for attempt_number in self._attempt_numbers
@@ -97,7 +98,7 @@ class Fates:
         ]
 
     def offers(self) -> list[tuple[str | None, int]]:
-        """What of it an attempt could start from: ids and report numbers."""
+        """The checkpoints from which an attempt could start: ids and report numbers."""
         ids: dict[Where, str] = {where: id for id, where in self._owners.items()}
         return [(ids[where], self.report(where)) for where in self.unsettled()]
 
@@ -109,12 +110,12 @@ class Fates:
             self._committed.add(where)
 
     def refuse(self, where: Where) -> None:
-        """Storage has failed on it: no driver may want it again."""
+        """Storage has failed on this checkpoint: no driver may want it again."""
         self.settle(where)
         self.given_up.add(where)
 
     def learn(self, event: ev.Event, after: RunState, newest: int) -> None:
-        """Process the events of the machine; ``newest`` is the last report that any rank has made."""
+        """Process the machine's events. ``newest`` is the last report that any rank has made."""
         if type(event) not in _TELLING:
             return
         if isinstance(event, ev.ShardStaged):
@@ -146,7 +147,7 @@ class Fates:
 
     def _lose(self, where: Where | None) -> None:
         if where is None:
-            return  # an earlier driver's, which has not been named
+            return  # an earlier driver's, which has no name yet
         in_storage = where not in self._settled and self._uploading.get(where) == set()
         expect(not in_storage, "2 nothing whole is given up", f"{where} was lost when all of it was in storage")
         self.settle(where)
@@ -169,7 +170,7 @@ class Fates:
         expect(begun or not early, "uploads wait for the end of the sync period", str(command))
 
     def rests(self, state: RunState, waits_for: Callable[[Timer], bool]) -> None:
-        """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
+        """Nothing waits for its upload without a reason: two uploads are running, or the sync period has not ended."""
         if not state.spec.nodes_hold_files or state.durable.cut_off or not (state.carried or state.pending):
             return
         whole = [p for p in state.unsaved if state.is_whole(p)]
@@ -188,7 +189,7 @@ class Fates:
         self._committing.add(where)
 
     def discard(self, command: do.Discard, after: RunState, resumed: str | None) -> None:
-        """Nothing whole is given up, but what newer whole ones supersede before its upload has begun."""
+        """No whole checkpoint is given up, unless a newer whole one supersedes it before its upload begins."""
         where, spec = (command.attempt_number, command.index), after.spec
         whole = self.unsettled()
         if where not in whole:

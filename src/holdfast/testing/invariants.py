@@ -1,6 +1,6 @@
-"""What must hold after every step, independent of the machine: the judge counts for itself.
+"""What must hold after every step. The judge counts independently of the machine.
 
-Durable state is judged on a replay that takes each record as it is journalled; the live state must agree with it.
+It checks durable state on a replay, which takes each record as it is journalled. The live state must agree with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Judge:
         self._asked_to_stop = False
         self._at_once = False
         self._resumed: tuple[int, int] | None = None  # by the last attempt, and still on its nodes
-        self._agreed: tuple[Durable, Durable] | None = None  # the last states, live and replayed, that were compared
+        self._agreed: tuple[Durable, Durable] | None = None  # the last live and replayed states that were compared
 
     def reported(self, attempt_number: int, report: int) -> None:
         if report > len(self._history) + 1:
@@ -103,7 +103,7 @@ class Judge:
             self._judge_branch(event.record)
 
     def _judge_branch(self, record: CheckpointRecord) -> None:
-        """Only checkpoints that the run resumes from are committed, never those that it has abandoned."""
+        """Only checkpoints of the history that the run resumes from are committed, never abandoned ones."""
         manifest = self._store.manifests.get(record.id)
         if manifest is not None:
             same = list(manifest.lineage) == self._history[: record.report]
@@ -132,8 +132,8 @@ class Judge:
                 judge(self, command, before, after)
 
     def _judge_delete(self, command: do.Delete, before: RunState, after: RunState) -> None:
-        """Retention may drop the checkpoint that an attempt resumed from when its processes have exited: judged by the
-        processes."""
+        """Retention may delete the checkpoint that an attempt resumed from only when its processes have exited. The
+        judge looks at the processes."""
         held = any(c.id == command.id for c in after.checkpoints)
         expect(not held, "2 nothing committed is lost", f"{command.id} is deleted and still offered")
         attempt, was_committed = self._workers.attempt, any(c.id == command.id for c in before.checkpoints)
@@ -205,8 +205,9 @@ class Judge:
         self.fates.attempt_begins(event.attempt_number, self._history)
 
     def _judge_left_behind(self, at_the_end: bool) -> None:
-        """Checkpoints that the attempts completed are durable before the run continues, or storage failed on them. If
-        storage is remote, they need only be hashed before the next attempt starts; at the end, they are durable too."""
+        """Checkpoints that the attempts completed are durable before the run continues, unless storage failed on them.
+        If storage is remote, they need only be hashed before the next attempt starts. At the end, they are durable
+        too."""
         for where in self.fates.unsettled():
             attempt = self._workers.attempts[where[0]]
             on_its_way = self.shadow.spec.nodes_hold_files and not at_the_end and attempt.is_whole(where[1])
@@ -225,7 +226,7 @@ class Judge:
             self._judge_result()
 
     def _judge_result(self) -> None:
-        """A run that finished has the last checkpoint that it made."""
+        """A finished run has the last checkpoint that it made."""
         attempt = self._workers.attempt
         assert attempt is not None
         files = [index for index in attempt.files if not any(index in w.skipped for w in attempt.workers)]
@@ -234,7 +235,7 @@ class Judge:
         expect(had, "2 a finished run has its last checkpoint", f"{last} was lost")
 
     def rests(self, state: RunState, waits_for: Callable[[Timer], bool]) -> None:
-        """The driver has done all that it was told to do, and waits for what happens next."""
+        """The driver has done everything that it was asked to do, and waits."""
         self.fates.rests(state, waits_for)
         self._room.rests(state, waits_for)
         self._live.rests(state, waits_for)
@@ -263,7 +264,7 @@ class Judge:
             expect(same, "7 history is contiguous", f"{lineage} is not {self._history}")
 
     def adopts(self, manifest: Manifest) -> None:
-        """A checkpoint of a dead driver, from its nodes: judged by what the workers did."""
+        """The driver commits a checkpoint of a dead driver, from its nodes. Judged by what the workers did."""
         attempt, invariant = self._workers.attempts[manifest.attempt_number], "1 a committed checkpoint is complete"
         made = all(w.has_made(manifest.index) for w in attempt.workers)
         expect(made, invariant, f"not all ranks have made report {manifest.index}: {manifest.id}")
@@ -276,7 +277,7 @@ class Judge:
         self.fates.name(manifest.id, (manifest.attempt_number, manifest.index), self.shadow.spec.nodes_hold_files)
 
     def takes_up(self, command: do.Commit) -> None:
-        """The same on a disk that the driver reaches, including reports that no driver may have received."""
+        """The same on a disk that the driver reaches. It includes reports that perhaps no driver received."""
         attempt, invariant = self._workers.attempts[command.attempt_number], "1 a committed checkpoint is complete"
         made = all(w.has_made(command.index) for w in attempt.workers)
         expect(made, invariant, f"not all ranks have made report {command.index}: {command}")
@@ -292,8 +293,7 @@ class Judge:
         self.fates.name(command.id, (command.attempt_number, command.index), self.shadow.spec.nodes_hold_files)
 
     def expects(self, past: Past) -> None:
-        """A driver starts: the checkpoint that the last attempt had resumed from is on its nodes, if it is not in
-        storage."""
+        """A driver starts. The checkpoint that the last attempt resumed from is in storage or still on its nodes."""
         self._resumed = None
         attempt = (
             self._workers.attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
@@ -318,15 +318,15 @@ class Judge:
             expect(safe, "2 a report that returned on all ranks survives", f"{self._resumed}, which was resumed from")
 
     def took_up(self, past: Past, state: Durable, is_reachable: Callable[[Worker], bool]) -> None:
-        """A driver starts: checkpoints that all ranks of the last attempt had reported are safe, and so is the one that
-        it had resumed from, as far as the nodes that have them came in time."""
+        """A driver starts. Checkpoints that all ranks of the last attempt reported are safe, and so is the one that it
+        resumed from, provided that the nodes that hold them joined in time."""
         newest = state.newest.report if state.newest is not None else 0
         self._judge_resumed(newest, is_reachable)
         attempt = (
             self._workers.attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
         )
         if attempt is None or past.last_attempt is None or len(attempt.workers) < past.last_attempt.world_size:
-            return  # the driver died before it had started all of it
+            return  # the driver was killed before it had started all ranks
         here = all(is_reachable(worker) and not worker.log_is_lost for worker in attempt.workers)
         if past.state.spec.nodes_hold_files and not here:
             return
@@ -343,7 +343,7 @@ class Judge:
                 )
 
     def _judge_commit(self, command: do.Commit, *_: RunState) -> None:
-        """By what the workers really did."""
+        """Judge a commit by what the workers really did."""
         invariant = "1 a committed checkpoint is complete"
         attempt = self._judge_whole(command)
         if self.shadow.spec.nodes_hold_files:
@@ -386,6 +386,6 @@ def _agree(live: Durable, replayed: Durable, when: str) -> None:
         return
     for field in Durable.__struct_fields__:
         ours, theirs = getattr(live, field), getattr(replayed, field)
-        # Text, because a score that is not a number differs from itself.
+        # Compare as text, because a NaN score differs from itself.
         if ours is not theirs and ours != theirs and repr(ours) != repr(theirs):
             raise Violation("live and replayed state agree", f"{field} after {when}: {ours} live, {theirs} replayed")

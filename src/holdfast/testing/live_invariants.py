@@ -1,4 +1,5 @@
-"""What must be true while lost ranks are replaced alone: judged by who really lives, waits and has completed what."""
+"""What must be true while lost ranks are replaced alone, judged by what workers really do: live, wait, complete
+steps."""
 
 from __future__ import annotations
 

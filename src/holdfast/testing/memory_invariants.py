@@ -1,4 +1,4 @@
-"""What must be true of memory as a tier of recovery: the judge knows what workers did, and counts for itself."""
+"""What must be true of memory as a tier of recovery. The judge knows what workers did, and counts independently."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NEWEST = "10 a run resumes from the newest state that it has"
 class MemoryJudge:
     def __init__(self, workers: Workers, memory: SimulatedMemory) -> None:
         self._workers, self._memory = workers, memory
-        self._newest: Snapshot | None = None  # that the machine may use
+        self._newest: Snapshot | None = None  # snapshots that the machine may use
         self._lineages: dict[tuple[int, int], list[int]] = {}  # the history when it was taken
 
     def driver_begins(self) -> None:
-        """Its nodes, and their content in memory, start with it."""
+        """The driver's nodes start with it, with empty memory."""
         self._newest = None
 
     def stepped(self, event: ev.Event, after: RunState, history: list[int]) -> None:
@@ -54,7 +54,7 @@ class MemoryJudge:
         self._lineages[_which(snapshot)] = history[: snapshot.report]
 
     def starts(self, event: ev.AttemptStarted, wanted: tuple[str | None, int], history: list[int]) -> bool:
-        """Whether it starts from memory; ``wanted``: the newest checkpoint and its report."""
+        """Whether the attempt starts from memory. ``wanted``: the newest checkpoint and its report."""
         newest, self._newest = self._newest, None
         if event.snapshot is None:
             usable = newest is not None and newest.report >= wanted[1]

@@ -1,7 +1,7 @@
 """What every object store must do. A store's tests subclass ``ObjectStoreContract`` and define a fixture ``store``.
 
-It must be empty for each test. ``conditional_writes = False`` is for a server that does not support conditional writes:
-the store must detect that.
+The store must be empty for each test. Set ``conditional_writes = False`` for a server that does not support conditional
+writes; the store must detect that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ObjectStoreContract:
     with one that creates an empty store.
 
     ``conditional_writes`` says whether the store refuses to create an object that exists. ``races`` is how many writers
-    try it in parallel.
+    try that in parallel.
     """
 
     conditional_writes = True

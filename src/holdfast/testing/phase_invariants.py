@@ -1,4 +1,4 @@
-"""From which phase of a run to which one step may lead: along the table, and no other way."""
+"""From which phase to which other phase one step of a run may lead: only along the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.core.run.state import Phase, RunState
 
 from .fates import Violation
 
-LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
+LONGEST_CHAIN = 4  # moves in one step: the attempt ends, retry, back-off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.AttemptStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
 
 
@@ -25,7 +25,7 @@ def judge_phase(before: RunState, event: ev.Event, after: RunState) -> None:
 
 
 def _reachable() -> frozenset[tuple[Phase, Phase]]:
-    """As far as one event can carry."""
+    """The phases that one event can reach."""
     edges = {(was, now) for (was, _), now in TRANSITIONS.items()}
     found = set(edges)
     for _ in range(LONGEST_CHAIN - 1):

@@ -1,4 +1,4 @@
-"""Which checkpoints retention must keep, reckoned apart from the machine."""
+"""Which checkpoints retention must keep, computed independently of the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.core.run.state import CheckpointRecord, RunSpec, ValidationStatus
 
 
 def held_by(record: CheckpointRecord, records: list[CheckpointRecord], spec: RunSpec, pinned: str | None) -> str | None:
-    """Why retention must keep the record; None if it may go."""
+    """Why retention must keep the record; None if it may be deleted."""
     if spec.num_to_keep is None:
         return "kept with all the others"
     if record.id == pinned:

@@ -1,5 +1,5 @@
-"""How large attempts are, when they are resized, and that a planned end loses nothing; judged by what the nodes really
-did."""
+"""Checks how large attempts are, when they are resized, and that a planned end loses nothing. Judged by what the nodes
+really did."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TELLING = {ev.Capacity, ev.DriverStarted, ev.CapacityLacking, ev.HandoverSet, e
 class Room:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._slots: int | None = None  # as the driver was told; None: without limit
-        self._point: int | None = None  # the report index that was fixed last for the attempt's end
+        self._slots: int | None = None  # as the driver knows it; None: without limit
+        self._point: int | None = None  # the report index that was last chosen for the attempt's end
         self._handed: tuple[int, int] | None = None  # the checkpoint that the last attempt ended at
-        self._attempt_number = 0  # the last attempt's
-        self._has_begun = False  # whether a report of the attempt was heard of
+        self._attempt_number = 0  # of the last attempt
+        self._has_begun = False  # whether any report of the attempt arrived
 
     def stepped(self, event: ev.Event, after: RunState) -> None:
         kind = type(event)
@@ -62,8 +62,8 @@ class Room:
         self._attempt_number, self._point, self._handed, self._has_begun = event.attempt_number, None, None, False
 
     def handed_over(self, event: ev.HandedOver, fates: Fates) -> None:
-        """There is a complete checkpoint at or after the point, and ranks that wait there have made no other report; or
-        nothing was reported at all."""
+        """There is a complete checkpoint at or after the chosen report, and ranks that wait there have made no further
+        report. Or nothing was reported at all."""
         attempt = self._workers.attempts.get(event.attempt_number)
         if attempt is None or event.attempt_number != self._attempt_number:  # it did not fit, or has exited
             return
@@ -82,7 +82,7 @@ class Room:
         expect(not passed, "7 a planned end loses no report", f"{event}: ranks {passed} went past {whole[0]}")
 
     def rests(self, state: RunState, waits_for: Callable[[Timer], bool]) -> None:
-        """Everything possible is done, or a timer is set for it."""
+        """Everything that can be done is done, or a timer is set for it."""
         if state.phase is Phase.ENDED:
             return
         if state.durable.resting:

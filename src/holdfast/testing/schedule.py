@@ -1,7 +1,7 @@
 """What happens in one simulated run, drawn from its seed: the limits, the training, and the faults.
 
-A fault is planned by its kind and by which chance of that kind it takes (the third commit, the fortieth point where a
-driver can die), so that every schedule holds finitely many faults, and the run must end once they are spent.
+A fault is planned as a kind and an occasion of that kind (the third commit, the fortieth point where a driver can be
+killed). So every schedule has a finite number of faults, and the run must end once all of them have happened.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MEAN_CHANCE_LIVE = {  # where a lost rank alone is replaced
 }
 CHANCES = {**MEAN_CHANCE, **MEAN_CHANCE_HERE, **MEAN_CHANCE_REMOTE, **MEAN_CHANCE_NODES, **MEAN_CHANCE_LIVE}
 KINDS = tuple(CHANCES)
-OCCASIONS = (  # not planned: they come with the faults
+OCCASIONS = (  # not planned: they follow from the faults
     "staged files were lost when they were verified",
     "an attempt resumed from what was staged",
     "a checkpoint was superseded before its upload",
@@ -112,19 +112,19 @@ FENCE_S = 15.0  # how long a cut-off node keeps running
 
 
 class Workload(Struct, frozen=True):
-    """The train function, the same for every attempt: the actions of a rank depend only on the report's number."""
+    """The train function, the same for every attempt. What a rank does depends only on the report's number."""
 
     totals: tuple[int, ...]  # by rank: it returns after this many reports of the run
     files_every: tuple[int, ...]  # by rank: reports with files; 0: never
     pace: tuple[float, ...]  # by rank: seconds a report
-    names: tuple[str, ...]  # by report number, in turn; an empty one is left to the run
+    names: tuple[str, ...]  # names by report number, in turn; for an empty one the run chooses
     validate_every: int
-    urgent_every: int  # reports whose worker waits until they are durable
+    urgent_every: int  # reports for which the worker waits until they are durable
     scores: tuple[float | None, ...]  # by report number
     upload_s: float  # how long an upload may take
     bug_at: int  # the report at which the script may raise
-    bug_times: int  # so often in turn
-    rank_zero_only: bool = False  # the other ranks do the same work and report nothing
+    bug_times: int  # how many times in a row
+    rank_zero_only: bool = False  # the other ranks do the same work but do not report
 
     def has_files(self, rank: int, report: int) -> bool:
         every = self.files_every[rank]
@@ -150,17 +150,17 @@ class Schedule(Struct, frozen=True):
     workload: Workload
     faults: dict[str, frozenset[int]]
     worlds: tuple[int, ...]  # the number of workers that each driver asks for; the last one repeats
-    most_waiting: int  # checkpoints that may wait for storage before workers do
+    most_waiting: int  # how many checkpoints may wait for storage before workers wait
     free_space: int  # bytes
-    revivals: int  # how often a person starts the run again after its end
-    nodes: tuple[tuple[int, float], ...]  # the capacity of each, and when it joins; none: capacity does not matter
+    revivals: int  # how many times a person starts the run again after its end
+    nodes: tuple[tuple[int, float], ...]  # the capacity of each, and when it joins; empty: capacity does not matter
     snapshots: bool = False  # workers keep their state in memory after each report
-    replicas: int = 1  # nodes beside its own that have a copy of it
+    replicas: int = 1  # how many other nodes have a copy of it
     moves: bool = True  # another number of workers can resume from it
 
     @property
     def is_live(self) -> bool:
-        """Whether a lost rank alone is replaced."""
+        """Whether lost ranks are replaced alone."""
         return self.spec.regroup_timeout_s > 0
 
     def spec_of(self, epoch: int) -> RunSpec:
@@ -169,7 +169,7 @@ class Schedule(Struct, frozen=True):
 
 
 class Faults:
-    """The planned faults, and which of them came to pass."""
+    """The planned faults, and which of them happened."""
 
     def __init__(self, planned: dict[str, frozenset[int]]) -> None:
         self._planned = planned
@@ -180,7 +180,7 @@ class Faults:
         return kind in self._planned
 
     def hit(self, kind: str) -> bool:
-        """Whether the fault strikes at this chance."""
+        """Whether the fault happens on this occasion."""
         planned = self._planned.get(kind)
         if planned is None:
             return False
@@ -234,7 +234,7 @@ def _with_snapshots(rng: Random, schedule: Schedule) -> Schedule:
     if rng.random() < 0.6:
         return schedule
     workload = schedule.workload
-    if rng.random() < 0.6:  # otherwise the state in memory is seldom newer than the one on disk
+    if rng.random() < 0.6:  # otherwise the state in memory is rarely newer than the one on disk
         workload = structs.replace(workload, files_every=(rng.choice((0, 3, 5)),) * MAX_WORLD)
     replicas, moves = rng.choice((0, 1, 1, 2)), rng.random() < 0.5
     return structs.replace(schedule, workload=workload, snapshots=True, replicas=replicas, moves=moves)
@@ -250,7 +250,7 @@ def _with_silent_ranks(schedule: Schedule) -> Schedule:
 
 
 def _with_live_ranks(schedule: Schedule) -> Schedule:
-    """In some runs all ranks do their steps together, and only a lost rank is replaced; with separate random
+    """In some runs all ranks do their steps together, and lost ranks are replaced alone; with separate random
     numbers."""
     rng, most = Random(f"{schedule} live"), max(schedule.worlds)
     if rng.random() > 0.2 or most < 2 or schedule.spec.rank_zero_only:
@@ -261,9 +261,9 @@ def _with_live_ranks(schedule: Schedule) -> Schedule:
     standbys = rng.choice((0, 1, 1, 2))
     spec = structs.replace(spec, standby_workers=standbys, regroup_timeout_s=rng.choice((2.0, 10.0)))
     nodes = schedule.nodes
-    if nodes and rng.random() < 0.6:  # ranks of a node that goes can move
+    if nodes and rng.random() < 0.85:  # ranks of a node that will be removed can move
         nodes = (*nodes, (2, 0.0))
-        faults["node drained"] = faults.get("node drained", frozenset()) | {rng.randint(1, 12)}
+        faults["node drained"] = faults.get("node drained", frozenset()) | {rng.randint(1, 12), rng.randint(1, 12)}
     for kind in rng.choices(
         [*MEAN_CHANCE_LIVE, "worker killed in a collective", "several workers at once"], k=rng.randint(2, 6)
     ):
@@ -273,7 +273,7 @@ def _with_live_ranks(schedule: Schedule) -> Schedule:
 
 
 def _draw_nodes(rng: Random, room: int) -> tuple[tuple[int, float], ...]:
-    """Together they have capacity for all workers, and usually some are there from the start."""
+    """Together the nodes have capacity for all workers. Usually some are present from the start."""
     nodes: list[tuple[int, float]] = []
     while sum(room for room, _ in nodes) < room:
         nodes.append((rng.randint(1, 2), rng.choice((0.0, rng.random() * 15.0)) if nodes else 0.0))
@@ -302,7 +302,7 @@ def _draw_workload(rng: Random, remote: bool, with_nodes: bool) -> Workload:
 
 
 def _draw_faults(rng: Random, remote: bool, with_nodes: bool) -> dict[str, frozenset[int]]:
-    """A few kinds for each run, so that some runs meet one kind again and again."""
+    """A few kinds for each run, so that some runs meet the same kind many times."""
     planned: dict[str, set[int]] = {}
     kinds = rng.sample(list(MEAN_CHANCE), rng.randint(1, 5))
     if remote:

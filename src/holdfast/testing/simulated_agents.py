@@ -1,6 +1,6 @@
-"""Agents without processes: messages of the driver reach them late or never; they answer as real ones do.
+"""Agents without processes. The driver's messages reach them late or never, and they answer as real agents do.
 
-A cut-off node keeps running: messages from it and to it wait until the connection is back, or are lost.
+A node that is cut off keeps running. Messages from it and to it wait until the connection is back, or are lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ import cloudpickle
 
 from holdfast.store.manifests import parse_manifest_line
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, PeersLost, Pressure, Reply, SnapshotKept
+from holdfast.wire.worker_messages import (
+    CheckpointCommitted,
+    HandoverAt,
+    Notice,
+    PeersLost,
+    Pressure,
+    Reply,
+    SnapshotKept,
+)
 
 from .clock import Clock
 from .schedule import Faults, Workload
@@ -37,11 +45,11 @@ class Agents:
         storage: SimulatedStorage,
         is_remote: bool,
     ) -> None:
-        """``is_remote``: each node has the files that its own workers staged."""
-        self.nodes: dict[str, Node] = {}  # that can be sent something, by id
+        """``is_remote``: each node holds the files that its own workers staged."""
+        self.nodes: dict[str, Node] = {}  # that can receive messages, by id
         self._met: dict[str, Node] = {}  # and those that were lost
         self.deliver: Callable[[tuple[str, wire.Message]], None]
-        self.replace: Callable[[Node], None]  # have another node join in its place
+        self.replace: Callable[[Node], None]  # lets another node join in its place
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
         self._workers, self._storage, self._is_remote = workers, storage, is_remote
         self._attempts = workers.attempts
@@ -51,7 +59,7 @@ class Agents:
     # The line
 
     def say(self, node: Node, message: wire.Message) -> None:
-        """To the driver. Messages that a node sent before it was lost still arrive."""
+        """Send to the driver. Messages that a node sent before it was lost still arrive."""
         self.deliver((node.id, message))
 
     def _answer(self, node: Node, after_s: float, answer: Callable[..., wire.Message | None], *args: Any) -> None:
@@ -71,7 +79,7 @@ class Agents:
         """From the driver."""
         node = self.nodes.get(id)
         if node is None:
-            if isinstance(message, wire.StartWorkers):  # they would have been there
+            if isinstance(message, wire.StartWorkers):  # they would have arrived
                 self._workers.start(self._met[id], message, is_reached=False)
             return
         is_reached = node.lives and node.cut_until < math.inf
@@ -118,7 +126,7 @@ class Agents:
         return wire.NodeNews([self._sealed_of(order, rank) for rank in order.ranks])
 
     def _sealed_of(self, order: wire.Seal, rank: int) -> wire.Sealed:
-        """The agent outlives the workers, so their end does not hinder it."""
+        """The agent outlives its workers, so it does not matter whether they have exited."""
         where = (order.attempt_number, rank, order.index)
         attempt = self._attempts[order.attempt_number]
         vanished = order.index in attempt.discarded and self._rng.random() < 0.5
@@ -131,7 +139,7 @@ class Agents:
         return wire.Sealed(*where, files_of(attempt, rank, order.index))
 
     def _gather(self, node: Node, order: wire.Gather) -> None:
-        """Renames only. A node that had some of it already finds it again."""
+        """This only renames. A node that has done a part of it already finds the files again."""
         attempt, index, machine = self._attempts[order.attempt_number], order.index, node.machine
         if index in attempt.lost or (order.id not in machine.gathered and self._lose_by_chance(attempt, index)):
             self._answer(node, 0.5, self._staged_lost, order.id)
@@ -208,7 +216,7 @@ class Agents:
             attempt.lost.add(index)
         return index in attempt.lost
 
-    def _durable(self, node: Node, message: Durable) -> None:
+    def _durable(self, node: Node, message: CheckpointCommitted) -> None:
         """Files that are in storage may be removed: the node may need the space."""
         node.machine.unsaved.pop(message.id, None)
         if message.id in node.machine.gathered and self._rng.random() < 0.5:
@@ -228,7 +236,7 @@ class Agents:
                 worker.log_is_lost = worker.log_is_lost or worker.node.machine is node.machine
 
     def lose(self, machine: Machine) -> None:
-        """It is lost with all files that its workers staged."""
+        """The node is lost, with all files that its workers staged."""
         for attempt in self._attempts.values():
             for index, ranks in attempt.staged.items() if self._is_remote else ():
                 if any(attempt.workers[rank].node.machine is machine for rank in ranks):
@@ -261,7 +269,7 @@ class Agents:
 
     def _open_door(self, node: Node, order: wire.OpenDoor) -> None:
         if not self._faults.is_planned("node cannot talk to others"):
-            return  # that the others can talk would only cost time
+            return  # to test the others too would only cost time
         self._answer(node, 2.0, lambda *_: wire.DoorOpen(order.meeting, 1, node.id.encode()))
 
     def _meet(self, node: Node, order: wire.Meet) -> None:
@@ -288,7 +296,7 @@ _OBEY: dict[type[wire.Message], Callable[[Agents, Node, Any], None]] = {
     wire.Probe: Agents._probe,
     wire.OpenDoor: Agents._open_door,
     wire.Meet: Agents._meet,
-    Durable: Agents._durable,
+    CheckpointCommitted: Agents._durable,
     Pressure: Agents._press,
     Notice: lambda agents, node, message: agents._workers.notice(node, message),
     HandoverAt: lambda agents, node, message: agents._workers.hand_over_at(node, message),

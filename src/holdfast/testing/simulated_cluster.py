@@ -1,7 +1,7 @@
 """The nodes of a run and the engine's messages about them: joining, ready, draining, lost, cut off, and back.
 
-A cut-off node keeps running. Its messages come late, or never; then its workers exit on their own, and only after the
-last of them must have exited is the node reported as lost.
+A node that is cut off keeps running. Its messages come late or never. If they never come, its workers exit by
+themselves, and the node is reported as lost only when the last of them must have exited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAULTS_OF_NODES = ("agent killed", "node lost", "node cut off", "node drained",
 
 
 class Cluster:
-    """Without nodes in the schedule, this machine is the only one, with capacity for all."""
+    """If the schedule has no nodes, this machine is the only one, with capacity for all."""
 
     def __init__(
         self, clock: Clock, rng: Random, faults: Faults, schedule: Schedule, workers: Workers, agents: Agents
@@ -49,12 +49,12 @@ class Cluster:
         return any(node.machine is worker.node.machine and node.is_known for node in self._agents.nodes.values())
 
     def driver_starts(self) -> None:
-        """Its nodes start with it, some of them later. One on which workers have outlived an earlier driver cannot be
-        reached until they have ended."""
+        """The driver's nodes start with it, some of them later. A node on which workers have outlived an earlier driver
+        cannot be reached until they have exited."""
         self._agents.nodes.clear()
         if not self.grows:
             if self._schedule.spec.nodes_hold_files and self._rng.random() < 0.4:
-                self._where = 1 - self._where  # the next driver is on another machine, and may come back
+                self._where = 1 - self._where  # the next driver is on the other one of two machines
             self._start_agent(Node(LOCAL, math.inf, self._machine(f"here-{self._where}")), 0.0)
         for number, (room, after_s) in enumerate(self._schedule.nodes):
             node = Node(f"node-{number}", room, self._machine(f"m-{number}"))
@@ -78,7 +78,7 @@ class Cluster:
         self._agents.say(node, self._agents.ready(node))
 
     def disturb(self, worker: Worker) -> None:
-        """Whatever may happen to a worker's node, or to another one."""
+        """Do whatever may happen to a worker's node, or to another one."""
         if not self._is_disturbed:
             return
         if not self.grows:
@@ -99,7 +99,7 @@ class Cluster:
             self._replace(self._rng.randint(1, 2), 0.0)
 
     def lose(self, node: Node) -> None:
-        """Without notice. Its earlier messages arrive before the news."""
+        """Lose a node without notice. Its earlier messages arrive before the news."""
         if not node.lives:
             return
         node.lives = False

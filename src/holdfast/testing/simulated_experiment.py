@@ -1,5 +1,5 @@
-"""The environment of an experiment's loop, simulated: the journal's storage, the nodes, the callbacks; and the policy,
-which is real and watched."""
+"""The simulated environment of an experiment's loop: the journal's storage, the nodes, the callbacks. The policy is
+real, and is watched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedJournal:
-    """A disk, or slow storage: writes in progress when the driver dies may or may not arrive."""
+    """A disk, or slow storage. Writes in progress when the driver is killed may or may not arrive."""
 
     def __init__(self, simulation: Simulation, inbox: queue.SimpleQueue[Any]) -> None:
         self._simulation, self._inbox = simulation, inbox
@@ -37,7 +37,7 @@ class SimulatedJournal:
         if not delay:
             self._arrive(encoded)
             then()
-        else:  # one request after the other
+        else:  # one request after another
             simulation.clock.after(delay, self._inbox.put, lambda: self._arrived(encoded, then))
         return False
 
@@ -62,7 +62,7 @@ class SimulatedJournal:
 
 
 class WatchedPolicy(UserPolicy):
-    """The real one; its answers are compared with its earlier answers, and the driver may die at each answer."""
+    """The real policy. Its answers are compared with its earlier ones, and the driver may be killed at each answer."""
 
     simulation: Simulation
 
@@ -96,7 +96,7 @@ class WatchedPolicy(UserPolicy):
 
 
 class SimulatedEngine:
-    """Nodes whose agents close a trial's run as soon as they are told to."""
+    """Nodes whose agents close a trial's run as soon as they are asked to."""
 
     grows = False
     is_this_machine = True
@@ -121,7 +121,7 @@ class SimulatedEngine:
 
 
 class ToldListeners:
-    """In the place of ``Listeners``: callbacks that remember beyond the driver."""
+    """Takes the place of ``Listeners``: callbacks whose memory survives the driver."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation, self._judge = simulation, simulation.judge

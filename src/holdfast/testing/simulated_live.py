@@ -1,8 +1,8 @@
 """Workers whose steps can be repeated: they train in lockstep, notice lost peers, and form their group again.
 
-A step is a collective that all ranks of a group enter. When one of them is lost, some of the others may have completed
-the step, and none of them can complete the next one; they ask the driver, and wait. A standby has no rank until it is
-told to take one. A process whose rank was given to another does nothing that counts.
+A step is a collective that all ranks of a group enter. When one rank is lost, some of the others may have completed the
+step, and none can complete the next one. They ask the driver and wait. A standby has no rank until it is ordered to
+take one. A process whose rank was given to another does nothing that counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import PeersLost, Reply, Request
+from holdfast.wire.worker_messages import PeersLost, Reply, WorkerRequest
 
 from .fates import expect
 from .simulated_attempt import Death, Node, SimulatedAttempt, Status, Worker
@@ -76,7 +76,7 @@ class LiveWorkers(Workers):
             self._die(attempt, worker, Death(signal=9))
 
     def _promote(self, node: Node, order: wire.PromoteStandby) -> None:
-        """If it has ended, the driver has been told."""
+        """If the standby has exited, the driver knows it already."""
         attempt = self.attempts[order.attempt_number]
         self._end_rank(node, order.attempt_number, order.place.rank)
         for worker in attempt.others:
@@ -94,7 +94,7 @@ class LiveWorkers(Workers):
                 self._end(attempt, worker)
 
     def _succeed(self, attempt: SimulatedAttempt, worker: Worker, joins: int) -> None:
-        """It takes the rank. On the same node nothing is left of the process that had it."""
+        """The standby takes the rank. On the same node, nothing is left of the process that had the rank."""
         before = attempt.workers[worker.rank]
         if before.node is worker.node:
             self._end(attempt, before)
@@ -105,7 +105,7 @@ class LiveWorkers(Workers):
         worker.follow(before)
 
     def _end(self, attempt: SimulatedAttempt, worker: Worker) -> None:
-        """Nothing more is heard of it."""
+        """No more messages come from the process."""
         if worker.lives:
             self._say_reports(attempt, worker)
             worker.status, worker.stuck = Status.DEAD, False
@@ -120,7 +120,7 @@ class LiveWorkers(Workers):
     # The group
 
     def _peer_is_gone(self, attempt: SimulatedAttempt, gone: Worker) -> None:
-        """Its connections are closed: ranks that wait for it in a collective usually wake up."""
+        """A lost process's connections close, so ranks that wait for it in a collective usually wake up."""
         if gone.group < 0:
             return
         for worker in attempt.processes:
@@ -134,7 +134,7 @@ class LiveWorkers(Workers):
                 self._ask(attempt, worker)
 
     def _ask(self, attempt: SimulatedAttempt, worker: Worker) -> None:
-        """It leaves its group, which the others notice, and waits for all ranks."""
+        """The rank leaves its group, which the others notice, and waits for all ranks."""
         worker.meets, worker.entered = True, None
         if not worker.joins:
             self._peer_is_gone(attempt, worker)
@@ -143,7 +143,7 @@ class LiveWorkers(Workers):
         worker.request = self._requests
         steps = -1 if worker.joins else attempt.base + worker.done
         body = {"steps": steps, "joins": worker.joins > 0, "endpoint": _HERE if worker.joins else None}
-        request = Request(worker.request, "regroup", cloudpickle.dumps(body), worker.reports)
+        request = WorkerRequest(worker.request, "regroup", cloudpickle.dumps(body), worker.reports)
         self._say(worker, wire.Asked(attempt.attempt_number, worker.rank, request, worker.process))
         self._maybe_strike(attempt)
 
@@ -165,7 +165,7 @@ class LiveWorkers(Workers):
         self._clock.after(self._rng.random() * 0.2, self._form, attempt, worker, 0)
 
     def _form(self, attempt: SimulatedAttempt, worker: Worker, tries: int) -> None:
-        """Connect to all the others and take the state of the one that is ahead; with a time limit."""
+        """Connect to all other ranks and take the state of the one that is ahead, within a time limit."""
         answer = worker.answer
         if not worker.lives or answer is None or worker.group != answer["number"]:
             return
@@ -182,7 +182,7 @@ class LiveWorkers(Workers):
     def _formed(self, attempt: SimulatedAttempt, worker: Worker, answer: dict[str, Any]) -> None:
         worker.meets, worker.answer, worker.formed = False, None, answer["number"]
         if answer["snapshot"] is None or answer["snapshot"][1] < worker.written:
-            worker.written = worker.kept  # it never will be complete
+            worker.written = worker.kept  # it will never be complete
         worker.complete = answer["snapshot"]
         owners = [w for w in attempt.processes if w.lives and w.rank == worker.rank and w.formed >= answer["number"]]
         expect(owners == [worker], _ONE_OWNER, f"rank {worker.rank} of attempt {attempt.attempt_number}")
@@ -239,7 +239,7 @@ class LiveWorkers(Workers):
             self._clock.after(self._rng.random() * slow, self._complete, attempt, peer, peer.group, peer.done)
 
     def _complete(self, attempt: SimulatedAttempt, worker: Worker, group: int, step: int) -> None:
-        """Unless a peer was lost: then it may still have got all that it needs, or not."""
+        """The rank completes the step. If a peer was lost, it may or may not have received everything that it needs."""
         if not worker.lives or worker.meets or (worker.group, worker.entered, worker.done) != (group, step, step):
             return
         if self._kill_in_a_collective(attempt, worker):
@@ -266,14 +266,14 @@ class LiveWorkers(Workers):
             return
         worker.has_report = False
         if worker.reports < worker.told_before:
-            worker.reports += 1  # the lost rank had made it
+            worker.reports += 1  # the lost rank had made this report
             self._next_turn(attempt, worker)
         elif self._report(attempt, worker, number) and not self._kill_in_a_collective(attempt, worker):
             self._keep_in_memory(attempt, worker)
             self._next_turn(attempt, worker)
 
     def _report(self, attempt: SimulatedAttempt, worker: Worker, number: int) -> bool:
-        """Once more after a move, as a node that no longer has the rank does not speak for it."""
+        """Reported again after a move, because a node that no longer has the rank does not report for it."""
         gone = [w for w in attempt.others if w.rank == worker.rank and w.node is worker.node and not w.is_silent]
         before = [w for w in gone if w.told > worker.reports]
         expect(not before, "11 a report is made once", f"rank {worker.rank} makes report {worker.reports} again")
@@ -296,10 +296,10 @@ class LiveWorkers(Workers):
             self._peer_is_gone(self.attempt, worker)
 
     def fail_of_peers(self, node: Node) -> None:
-        """They notice it in their next collective, and wait."""
+        """The peers notice the loss in their next collective, and wait."""
 
     def _kill_in_a_collective(self, attempt: SimulatedAttempt, worker: Worker) -> bool:
-        """Before it has completed the step, or when it has and the others have not."""
+        """Kill a worker before it completes the step, or when it has completed it and the others have not."""
         is_hit = self._faults.hit("worker killed in a collective")
         if is_hit:
             self._faults.count("worker killed in a collective")

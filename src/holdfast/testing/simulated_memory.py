@@ -1,7 +1,7 @@
-"""Snapshots in the memory of nodes, without memory: who has written and copied which step, and what remains of it.
+"""Snapshots in the memory of nodes, without their data: who has written and copied which step, and what remains of it.
 
-A worker keeps its state after each report, two steps in turn; it overwrites an earlier one only when the driver has
-said that the one after it is complete on all ranks. The content of a node is lost with it.
+A worker keeps its state after each report, in two buffers in turn. It overwrites an earlier state only after the driver
+has said that the next one is complete on all ranks. The content of a node is lost with the node.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _DAMAGED = 0.05
 
 class SimulatedMemory:
     def __init__(self, clock: Clock, faults: Faults, schedule: Schedule) -> None:
-        self.say: Callable[[Worker, wire.Message], None]  # after all earlier messages of the worker
+        self.say: Callable[[Worker, wire.Message], None]  # sent after all earlier messages of the worker
         self.say_for: Callable[[Node, wire.Message], None]
         self.nodes: dict[str, Node] = {}  # that can be reached, by id
         self.newest: Callable[[], Snapshot | None]  # that the driver would recall
         self.written: dict[tuple[int, int, int], int] = {}  # (attempt, rank, step) -> reports made before
-        self.lacking: list[str] = []  # what workers did not find
+        self.lacking: list[str] = []  # snapshots that workers did not find
         self.overwritten: list[str] = []  # of the newest complete snapshot
         self._uncopied: dict[str, dict[int, tuple[Worker, wire.SnapshotHeld, tuple[int, int] | None]]] = {}  # by node
         self._recalls: dict[tuple[str, int, int], int] = {}  # the number of the newest that was answered
         self._clock, self._faults, self._schedule = clock, faults, schedule
         self._rng, self._other_rng = Random(repr(schedule)), Random(f"{schedule} stores")
         self.moves = schedule.moves  # another number of workers can resume from it
-        self._differs = not self.moves and self._other_rng.random() < 0.5  # because each rank has another state
+        self._differs = not self.moves and self._other_rng.random() < 0.5  # no, because each rank has its own state
 
     @property
     def is_used(self) -> bool:
@@ -105,7 +105,7 @@ class SimulatedMemory:
     def recall(self, node: Node, order: wire.Recall) -> wire.Message:
         moved, which = False, (order.attempt_number, order.step)
         asked = (node.id, *which)
-        is_late = order.number < self._recalls.get(asked, 0)  # what a newer answer found intact stays so
+        is_late = order.number < self._recalls.get(asked, 0)  # what a newer answer found intact stays intact
         self._recalls[asked] = max(order.number, self._recalls.get(asked, 0))
         for piece in order.pieces:
             where = (piece, order.attempt_number, order.step)
@@ -134,7 +134,7 @@ class SimulatedMemory:
     def _write(
         self, node: Node, piece: str, attempt_number: int, step: int, of: str = "", keep: tuple[int, int] | None = None
     ) -> None:
-        """Into one of the two buffers of the sender: the newer one stays, or the one that must be kept."""
+        """Write to one of the sender's two buffers. The newer one stays, or the one that must be kept."""
         earlier = sorted((g, s) for (name, g, s), owner in node.pieces.items() if name == piece and owner == of)
         stays = keep if keep in earlier else (earlier[-1] if earlier else None)
         for which in earlier:

@@ -1,8 +1,8 @@
-"""The runtime of a simulated driver: it passes inputs to the real kernel and carries its effects out in the simulation.
+"""The runtime of a simulated driver. It passes inputs to the real kernel and carries out its effects in the simulation.
 
-The driver can die wherever a real one can: before and after each journal record, between two effects, between a
-manifest and its record, and in the middle of recovery. Only the journal, storage and the files on nodes outlive it. If
-storage is remote, the kernel receives inputs while the journal is written, and must act on nothing before that.
+The driver can be killed wherever a real one can: before and after each journal record, between two effects, between a
+manifest and its record, and during recovery. Only the journal, storage and the files on nodes survive it. If storage is
+remote, the kernel receives inputs while the journal is written, and must not act on them before that is done.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from holdfast.store.journal import Record
 from holdfast.wire import messages as wire
 
 from .clock import Clock, DriverClock
+from .counted_commands import COUNTED, count
 from .fates import Violation
 from .invariants import Judge
 from .schedule import Faults, Schedule
@@ -40,8 +41,6 @@ from .start_invariants import StartJudge
 
 REVIVED_AFTER_S = 1.0  # the next driver starts
 _SAID_ONCE = wire.NodeJoining | wire.NodeReady | wire.NodeLost | wire.NodeDraining | wire.WorkersGone | wire.Asked
-
-
 _DISTURBANCES = (
     "message of an old attempt",
     "stop asked",
@@ -52,11 +51,10 @@ _DISTURBANCES = (
     "clock stands still",
     "wall clock jumps",
 )
-_COUNTED = {do.Rest, do.StartAttempt, do.SetTimer, do.CancelTimer}
 
 
 class DriverKilled(Exception):
-    """The driver dies at this point."""
+    """The driver is killed at this point."""
 
 
 class SimulatedRuntime:
@@ -75,7 +73,7 @@ class SimulatedRuntime:
         self.trace: list[str] | None = None
         self.steps = 0
         self.ended: Outcome | None = None
-        self.kernel: Kernel | None = None  # of the driver that lives
+        self.kernel: Kernel | None = None  # of the living driver
         self._own_clock = DriverClock(clock)
         self._inbox: list[Any] = []
         self._answers: list[Any] = []
@@ -125,7 +123,7 @@ class SimulatedRuntime:
         self._take_in([*announced, fx.NodesAnnounced()])
 
     def die(self) -> None:
-        """Everything that the driver started ends with it, as far as it learns of that."""
+        """Everything that the driver started ends with it, as far as it notices."""
         self._judge_the_rest()
         self.kernel = None
         for left in (self._inbox, self._answers, self._heard):
@@ -148,7 +146,7 @@ class SimulatedRuntime:
     # Inputs
 
     def deliver(self, item: Any) -> None:
-        """Put it into the inbox; a busy driver takes several inputs at a time, and journals them together."""
+        """Put the input into the inbox. A busy driver takes several inputs at a time and journals them together."""
         self._inbox.append(item)
         if len(self._inbox) == 1 and self.kernel is not None:
             busy = self._rng.random()
@@ -168,7 +166,7 @@ class SimulatedRuntime:
             self._take_in([])
 
     def _take_in(self, items: Iterable[Any]) -> None:
-        """As in the real runtime: immediate answers to an effect come before everything else."""
+        """Take an input. As in the real runtime, immediate answers to an effect come first."""
         self._answers.extend(items)
         try:
             while True:
@@ -218,7 +216,7 @@ class SimulatedRuntime:
             self._wake_at = due
             self._wakes += 1
             if due < float("inf"):
-                # Never immediately: in real time a timer that is due now is still later than now.
+                # Never immediately: a real timer that is due now still fires later.
                 self._clock.at(max(due, self._clock.now + 0.001), self._wake, self._wakes)
 
     def _disturb(self, item: Any) -> None:
@@ -247,7 +245,7 @@ class SimulatedRuntime:
                 assert self.kernel is not None
                 waits = self.kernel.known.timers
                 jumped = self._own_clock.jump(way * self._rng.uniform(30.0, 300.0))
-                if timers.DOUBT in waits and jumped > 0:  # no jump makes time pass for others
+                if timers.DOUBT in waits and jumped > 0:  # a jump of this clock makes no time pass for others
                     waits[timers.DOUBT] += jumped
                 self._set_alarm()
         if self._faults.hit("wall clock jumps"):
@@ -319,7 +317,7 @@ class SimulatedRuntime:
         self.die()
 
     def _fail(self, error: StorageError) -> None:
-        """The driver cannot continue, and says so in the journal if it can; a person starts it again."""
+        """The driver cannot continue, and journals that if it can. A person starts it again."""
         self._faults.count("a driver could not continue without storage")
         self._note(f"the driver cannot continue: {error}")
         self._judge_the_rest()
@@ -337,8 +335,8 @@ class SimulatedRuntime:
         self._judge(turn)
         self._start_judge.stepped(turn.commands)
         for command in turn.commands:
-            if type(command) in _COUNTED:
-                self._count(command, turn)
+            if type(command) in COUNTED:
+                count(command, turn, self._faults)
                 self._fire_cancelled(command)
 
     def _judge(self, turn: StepTaken) -> None:
@@ -358,22 +356,12 @@ class SimulatedRuntime:
         self.judge.journalled(event)
 
     def _judge_the_rest(self) -> None:
-        """What a dying driver had journalled, and could not act on any more."""
+        """Judge what the driver had journalled before it was killed, and could not act on any more."""
         for turn in self.kernel.waiting if self.kernel is not None else ():
             if turn.event.durable and self._judged == len(self.journal):
                 break
             self._judge(turn)
         assert self._judged == len(self.journal)
-
-    def _count(self, command: do.Command, turn: StepTaken) -> None:
-        if isinstance(command, do.Rest):
-            self._faults.count("a node rested" if command.on else "a node came back from its rest")
-        elif isinstance(command, do.StartAttempt) and any(p.id == command.resume for p in turn.after.carried):
-            self._faults.count("an attempt resumed from what was staged")
-        elif isinstance(command, do.SetTimer) and command.timer == timers.DOUBT:
-            self._faults.count("a driver waited for the end of what it could not reach")
-        elif isinstance(command, do.CancelTimer) and command.timer == timers.DOUBT and turn.before.doubted:
-            self._faults.count("a node came back while it was waited for")
 
     def _fire_cancelled(self, command: do.Command) -> None:
         if not isinstance(command, do.CancelTimer) or self.kernel is None:

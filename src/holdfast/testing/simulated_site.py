@@ -1,4 +1,4 @@
-"""The request to the driver of a simulated run, and the description of its environment."""
+"""The request to the driver of a simulated run, and a description of its environment."""
 
 from __future__ import annotations
 

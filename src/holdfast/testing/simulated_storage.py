@@ -1,7 +1,7 @@
-"""Storage in memory with one worker thread: requests are carried out in order, and the answers come later.
+"""Storage in memory with one worker thread. Requests are carried out in order, and answers come later.
 
-Manifests outlive the driver. Requests that were not carried out do not. If storage is remote, the files exist before
-the manifest, storage can be unavailable or slow for a while, and a separate thread removes files.
+Manifests survive the driver; requests that were not carried out do not. If storage is remote, files exist before the
+manifest, storage can be unavailable or slow for a while, and a separate thread removes files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .clock import Clock
 from .schedule import Faults, Workload
 from .simulated_attempt import SimulatedAttempt, rank_of
 
-PATIENCE_S = 3.0  # how long storage may be away before a request has failed
+PATIENCE_S = 3.0  # how long storage may be unavailable before a request fails
 SCORE = "score"
 
 
@@ -67,7 +67,7 @@ class SimulatedStorage:
     # At a driver's start
 
     def take_stock(self, past: Past) -> list[ev.Event]:
-        """The events that make the journal's view agree with storage, and on disk the staged files of the last
+        """The events that make the journal agree with storage. On a disk, also takes up the staged files of the last
         attempt."""
         self.maybe_damage()
         found = [kept.manifest for kept in sorted(self.manifests.values(), key=_age)]
@@ -75,7 +75,7 @@ class SimulatedStorage:
         gone = {c.id: "its manifest is gone" for c in past.state.checkpoints if c.id not in self.manifests}
         stored = [stored_of(manifest, SCORE) for manifest in counted]
         stock = reconciliation.reconcile(past.state, past.given_up, stored, gone)
-        for id in () if self._is_remote else stock.unwanted:  # else they are collected, as they are not kept
+        for id in () if self._is_remote else stock.unwanted:  # otherwise they are collected, because nothing keeps them
             self.die_here()
             self._remove(id)
         for id in stock.damaged:
@@ -84,7 +84,7 @@ class SimulatedStorage:
         return list(stock.events) if self._is_remote else self._take_up(past, list(stock.events))
 
     def _take_up(self, past: Past, found: list[ev.Event]) -> list[ev.Event]:
-        """Reports of the last attempt's ranks that the last driver had not received."""
+        """The reports of the last attempt that the last driver did not receive."""
         attempt = self._attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
         if attempt is None:
             return found
@@ -125,7 +125,7 @@ class SimulatedStorage:
         return [entry.path for entry in manifest.files if (manifest.attempt_number, rank_of(entry.path)) not in there]
 
     def go_away_by_chance(self) -> bool:
-        """Whether it does not answer now."""
+        """Whether storage does not answer now."""
         if self._faults.hit("storage away"):
             self._faults.count("storage away")
             self._away_until = self._clock.now + self._rng.random() * 40.0
@@ -156,7 +156,7 @@ class SimulatedStorage:
         self.maybe_damage()
 
     def _commit_remote(self, effect: fx.Commit) -> None:
-        """The same, where storage may be out of reach, or the reply may be lost."""
+        """The same for remote storage, which may be unreachable, or whose reply may be lost."""
         out_of_reach = ev.UploadFailed(effect.manifest.attempt_number, effect.manifest.index, "storage is away")
         lost_reply = "commit out of reach after the manifest"
         if self._faults.hit("commit out of reach"):
@@ -240,11 +240,11 @@ class SimulatedStorage:
         self.quarantined.add(id)
 
     def _discard(self, effect: fx.DiscardStaged) -> None:
-        if effect.attempt_number in self._attempts and not self._is_remote:  # else their nodes do that
+        if effect.attempt_number in self._attempts and not self._is_remote:  # otherwise their nodes do that
             self._attempts[effect.attempt_number].discarded.add(effect.index)
 
     def _collect_soon(self, effect: fx.Collect) -> None:
-        if self._is_remote:  # else that was done with the stock
+        if self._is_remote:  # otherwise ``take_stock`` did that
             self._ask(self._collect, effect.keep, tuple(self.manifests))
 
     def _collect(self, keep: Collection[str], there: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
-"""Trial runs without processes: instead of a run's driver, below the experiment's real loop.
+"""Trial runs without processes. They replace the drivers of runs below the experiment's real loop.
 
-The stored data of a trial outlives the driver; its activity does not.
+The stored data of a trial survives the driver. What the trial was doing does not.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WorldClock(Clock):
 
 
 class SavedModel(NamedTuple):
-    """The content of a checkpoint: whose training it is, and with which configs it was made, report by report."""
+    """The content of a checkpoint: whose training it is, and the config of each report."""
 
     number: int
     lineage: tuple[str, ...]
@@ -78,22 +78,22 @@ class TrialDirectory:
 
 @dataclass
 class World:
-    """What outlives a driver of the experiment, and what the simulated trials need of it."""
+    """What survives a driver of the experiment, and what the simulated trials need from it."""
 
     schedule: ExperimentSchedule
     clock: WorldClock
     step: Callable[[str], None]  # the driver may be killed here
     directories: dict[str, TrialDirectory] = field(default_factory=dict)
     running: dict[str, SimulatedRun] = field(default_factory=dict)
-    refused: set[tuple[str, str]] = field(default_factory=set)  # exploits: the trial, and their mark
-    broken: Exception | None = None  # errors that a trial's run would hide as the trial's failure
+    refused: set[tuple[str, str]] = field(default_factory=set)  # exploits: the trial and the exploit's mark
+    broken: Exception | None = None  # errors that would otherwise look like the trial's own failure
 
     def directory(self, name: str) -> TrialDirectory:
         return self.directories.setdefault(name, TrialDirectory())
 
 
 class SimulatedTrialRuntime:
-    """In the place of ``TrialRuntime``."""
+    """Takes the place of ``TrialRuntime``."""
 
     configure = CONFIGURE
 
@@ -113,7 +113,7 @@ class SimulatedTrialRuntime:
         return SimulatedRun(self._world, plan, engine, inbox, history, display)
 
     def adopt(self, donor: Trial, trial: Trial, number: int | None) -> CheckpointRecord:
-        """With the same promises as ``exploit_checkpoint.adopt``."""
+        """Makes the same promises as ``exploit_checkpoint.adopt``."""
         self._world.step("adopt")
         source, target = self._world.directory(donor.directory), self._world.directory(trial.directory)
         expect(trial.trial_id not in self._world.running, "a trial that runs adopts nothing", trial.trial_id)
@@ -148,8 +148,8 @@ class SimulatedTrialRuntime:
 
 
 class SimulatedRun:
-    """In the place of a run's ``Driver``: attempts, reports, checkpoints, deaths, a stop. One report after the other;
-    one that has files is told when its checkpoint is committed."""
+    """Takes the place of a run's ``Driver``: attempts, reports, checkpoints, deaths, a stop. Reports come one after
+    another. A report with files is delivered when its checkpoint is committed."""
 
     def __init__(self, world: World, plan: Plan, engine: Any, inbox: Any, history: Any, display: Any) -> None:
         self._world, self._plan, self._engine = world, plan, engine
@@ -160,9 +160,9 @@ class SimulatedRun:
         self._fate: TrialFate = world.schedule.fate(int(self.trial.trial_id.rpartition("_")[2]))
         self._ending: Ending | None = None
         self._stopping = self._attempt_lives = False
-        self._commits, self._begins_later = 0, False  # checkpoints whose records are on their way
+        self._commits, self._begins_later = 0, False  # checkpoints whose records are not delivered yet
         self._free_until = -1  # in lockstep
-        self._next: int | None = None  # the report that is to be made when that is allowed
+        self._next: int | None = None  # the report to make when that is allowed
         self._model = self._stored.newest
         self.state = SimpleNamespace(attempt_number=self._stored.attempt_number)
 
@@ -180,7 +180,7 @@ class SimulatedRun:
 
     def start(self) -> None:
         for number in sorted(self._stored.reports):
-            if number <= self._stored.newest.number:  # as a recovering driver delivers safe reports again
+            if number <= self._stored.newest.number:  # because a recovering driver delivers safe reports again
                 self._tell(number)
         if not self._engine.wants_capacity:
             self._begin()
@@ -247,14 +247,14 @@ class SimulatedRun:
 
     def _check_start(self) -> None:
         base, known = self._model.number, self.trial.checkpoint_number or 0
-        followed = base == known or bool(self.trial.awaits)  # reports of a trial that was told to stop are ignored
+        followed = base == known or bool(self.trial.awaits)  # reports of a trial that is being stopped are ignored
         expect(followed, "a trial starts from its newest checkpoint", f"{self.trial}: {base}, known {known}")
         wanted = self.trial.config
         expect(self._config == wanted, "a trial runs with its config", f"{self._config} is not {wanted}")
 
     def _began(self) -> None:
         self._display.attempt(self._stored.attempt_number, 1)
-        self._free_until = max(-1, self._model.number)  # its first report needs no leave
+        self._free_until = max(-1, self._model.number)  # its first report needs no permission
         self._go_to(self._model.number + 1)
 
     def _go_to(self, number: int) -> None:
@@ -298,12 +298,12 @@ class SimulatedRun:
         go_on = self._in(lambda: self._go_to(number + 1))
         self._commits += 1
 
-        def committed() -> None:  # told even if the attempt has died since; the next one starts from it
+        def committed() -> None:  # delivered even if the attempt has died since, because the next one starts from it
             self._commits -= 1
             self._tell(number)
             go_on()
             if self._begins_later:
-                self._world.clock.after(0.0, self._inbox.put, self._begin)  # when the experiment has heard that
+                self._world.clock.after(0.0, self._inbox.put, self._begin)  # when the experiment knows it
 
         self._history.write([("Committed", {"record": {"report": number}})], committed)
 
@@ -339,7 +339,7 @@ class SimulatedRun:
         self._history.write([("RunEnded", body)], ended)
 
     def _in(self, call: Callable[[], None]) -> Callable[[], None]:
-        """As long as this attempt lives."""
+        """Call later, if this attempt still lives."""
         attempt_number = self._stored.attempt_number
 
         def do() -> None:

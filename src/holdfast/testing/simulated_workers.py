@@ -1,7 +1,7 @@
-"""Workers without processes: what they do on their own and on messages of their agents, and their messages.
+"""Workers without processes: what they do by themselves and on messages of their agents, and what they send.
 
-The messages of each rank arrive in order, those of different ranks in any order, and the news that a node has no worker
-left arrives after all their messages.
+Messages of one rank arrive in order, those of different ranks in any order. The news that a node has no worker left
+arrives after all messages of its workers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Report, Request, SnapshotKept
+from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Report, SnapshotKept, WorkerRequest
 
 from .clock import Clock
 from .schedule import FENCE_S, Faults, Workload
@@ -42,7 +42,7 @@ class Workers:
         self.memory, self.takes_snapshots = memory, memory.is_used
         self._may_fail = any(map(faults.is_planned, _FAULTS_OF_WORKERS))
         memory.say, self._are_logged = self._say, are_logged
-        self._bugs = 0  # how often the script will raise at that report
+        self._bugs = 0  # how many more times the script raises at that report
         self._requests = 0
 
     @property
@@ -51,11 +51,11 @@ class Workers:
 
     @property
     def attempt_lives(self) -> bool:
-        """Whether workers live that the driver has started."""
+        """Whether any worker that the driver started still lives."""
         return self.attempt is not None and any(w.lives and not w.ends_at for w in self.attempt.processes)
 
     def driver_died(self) -> None:
-        """A worker that does not learn of it keeps running for a while, and does nothing that counts."""
+        """A worker that does not notice it keeps running for a while, and does nothing that counts."""
         for worker in [worker for attempt in self.attempts.values() for worker in attempt.processes if worker.lives]:
             if not (worker.ends_at or worker.node.is_cut_off(self._clock.now)):
                 worker.status = Status.DEAD
@@ -125,7 +125,7 @@ class Workers:
         raise AssertionError(f"{order} to workers that end with their peers")
 
     def strike(self, kind: str, which: int) -> None:
-        """Hit the target now: a worker, a standby or a node, by number among those that live."""
+        """Kill the target now: a worker, a standby or a node, by number among the living ones."""
         if self.attempt is None or (victim := self.attempt.target(kind, which)) is None:
             return
         if kind == "node":
@@ -144,7 +144,7 @@ class Workers:
                 self._clock.after(0.1, self._notice, attempt, worker)
 
     def _notice(self, attempt: SimulatedAttempt, worker: Worker) -> None:
-        """A separate thread says how far it is, as soon as it listens."""
+        """A separate thread of the worker says how far it is, as soon as it reads messages."""
         if not worker.lives:
             return
         worker.notice_waits = worker.frozen or worker.status is Status.STARTING
@@ -165,7 +165,7 @@ class Workers:
             self._next_turn(attempt, worker)
 
     def hear_reply(self, node: Node, message: Reply) -> None:
-        """The checkpoint that a worker waited for is durable, or never will be."""
+        """The checkpoint that a worker waited for is durable, or will never be."""
         attempt = self.attempts[message.attempt_number]
         for index, waiting in list(attempt.waiting.items()):
             for worker in [w for w in waiting if (w.rank, w.node, w.process) == (message.rank, node, message.process)]:
@@ -179,7 +179,7 @@ class Workers:
         self.memory.kept([worker for worker in attempt.workers if worker.node is node], message)
 
     def dump_stacks(self, node: Node, attempt_number: int) -> None:
-        """They name the rank that hangs, or another one, or none, or they never come."""
+        """The stacks name the rank that hangs, another rank, or none; or they never come."""
         luck = self._rng.random()
         if luck < 0.2:
             return
@@ -193,12 +193,12 @@ class Workers:
     # What becomes of them
 
     def vanish(self, worker: Worker) -> None:
-        """It ends without a word, with its node."""
+        """The worker is lost with its node, without a message."""
         if worker.lives:
             worker.is_silent, worker.status = True, Status.DEAD
 
     def fail_of_peers(self, node: Node) -> None:
-        """Workers elsewhere notice that their peers are lost, often before the driver does."""
+        """Workers on other nodes notice that their peers are lost, often before the driver does."""
         assert self.attempt is not None
         for worker in self.attempt.workers:
             if worker.lives and worker.node is not node and self._rng.random() < 0.7:
@@ -215,7 +215,7 @@ class Workers:
             self._clock.at(worker.heard_until, self.say, worker.node, message)
 
     def _say_reports(self, attempt: SimulatedAttempt, worker: Worker) -> None:
-        """Reports without files travel together; the next message covers them, and no rank ends silently."""
+        """Reports without files are sent together, with the next message. A rank never ends without sending them."""
         if worker.unsent:
             reports, worker.unsent = worker.unsent, []
             self._say(worker, wire.Reports(attempt.attempt_number, worker.rank, reports, worker.process))
@@ -303,7 +303,7 @@ class Workers:
         if urgent:
             attempt.waiting.setdefault(index, []).append(worker)
             self._requests += 1
-            request = Request(self._requests, "durable", b"", worker.reports)
+            request = WorkerRequest(self._requests, "durable", b"", worker.reports)
             self._say(worker, wire.Asked(attempt.attempt_number, worker.rank, request, worker.process))
         return not urgent
 
@@ -332,7 +332,7 @@ class Workers:
                 if other is worker or (other.lives and self._rng.random() < 0.7):
                     self._die(attempt, other, Death(signal=9))
         elif self._faults.hit("hang"):
-            # A hang that no watch is set for is not the machine's to notice.
+            # Without a hang timeout the machine need not notice a hang.
             if self.hang_is_watched(all(w.never_reports or w.told >= 3 for w in attempt.workers if w.lives)):
                 self._faults.count("hang")
                 worker.stuck = True

@@ -1,7 +1,7 @@
-"""Drive the real kernel of driver/ through seeded fault schedules and check the invariants after every step.
+"""Drives the real kernel of driver/ through seeded fault schedules and checks the invariants after every step.
 
-``python -m holdfast.testing.simulator --seeds 20000`` tries as many; a seed that breaks an invariant is printed, and
-``--seed K --trace`` plays it again, exactly.
+``python -m holdfast.testing.simulator --seeds 20000`` plays 20,000 seeds. It prints a seed that breaks an invariant,
+and ``--seed K --trace`` plays that seed again, exactly.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tally(Struct):
 
 
 def simulate(seed: int, trace: list[str] | None = None) -> Tally:
-    """Play one schedule to its end; raises Violation. The same seed always gives the same run."""
+    """Play one schedule to its end. Raises Violation. The same seed always gives the same run."""
     rng = Random(seed)
     return play(draw(rng), rng, trace)
 
@@ -70,7 +70,7 @@ def play(
     trace: list[str] | None = None,
     strikes: Mapping[int, Sequence[tuple[str, int]]] | None = None,
 ) -> Tally:
-    """``strikes``: by turn, what is killed then: ("driver", 0), or an argument of ``Workers.strike``."""
+    """``strikes``: what to kill at which turn: ("driver", 0), or an argument of ``Workers.strike``."""
     clock, faults = Clock(), Faults(schedule.faults)
     driver = SimulatedRuntime(clock, rng, faults, schedule)
     driver.trace = trace
@@ -98,7 +98,7 @@ def play(
 
 
 def simulate_range(start: int, count: int, where: Callable[[Schedule], bool] | None = None) -> Tally:
-    """Play the schedules of consecutive seeds, or those of them that are asked for; stops at the first that breaks an
+    """Play the schedules of consecutive seeds, or only the requested ones. Stops at the first that breaks an
     invariant."""
     total = Tally()
     for seed in range(start, start + count):
@@ -119,8 +119,8 @@ def simulate_many(
     processes: int | None = None,
     tell: Callable[[Tally], None] = lambda _total: None,
 ) -> Tally:
-    """Play schedules in several processes, until there are enough, the time is up, or one breaks an invariant. ``tell``
-    is called with the progress."""
+    """Play schedules in several processes until there are enough, the time is up, or one breaks an invariant. ``tell``
+    gets the progress."""
     deadline = None if seconds is None else time.monotonic() + seconds
     total, chunks = Tally(), _chunks(start, count)
     with ExitStack() as stack:
@@ -140,14 +140,14 @@ def simulate_many(
 
 
 def _worker() -> subprocess.Popen[bytes]:
-    """A process that plays the schedules that it reads; one of multiprocessing would leave its resource tracker
-    behind."""
+    """A process that plays the schedules that it reads. It is not of multiprocessing, which would leave its resource
+    tracker behind."""
     command = [sys.executable, "-m", "holdfast.testing.simulator", "--worker"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _give(worker: subprocess.Popen[bytes], chunk: tuple[int, int] | None) -> bool:
-    """Hand out work; without any the worker ends."""
+    """Give the worker its next work. If there is none, the worker exits."""
     assert worker.stdin is not None
     if chunk is None:
         worker.stdin.close()
@@ -164,7 +164,7 @@ def _out_of(worker: subprocess.Popen[bytes]) -> IO[bytes]:
 
 def _work() -> None:
     gc.freeze()
-    gc.set_threshold(100_000)  # little of a schedule is a cycle, and all of it is garbage when the next one begins
+    gc.set_threshold(100_000)  # few objects of a schedule form cycles, and all are garbage when the next one begins
     for line in sys.stdin.buffer:
         answer = msgspec.json.encode(simulate_range(*msgspec.json.decode(line, type=tuple[int, int])))
         sys.stdout.buffer.write(answer + b"\n")
@@ -180,7 +180,7 @@ def _chunks(start: int, count: int | None) -> Iterator[tuple[int, int]]:
 
 
 def explain(seed: int, lines: int | None = LAST_LINES) -> str:
-    """Play the schedule again and print what happened, the last lines only."""
+    """Play the schedule again and print the last lines of what happened."""
     trace: list[str] = []
     try:
         simulate(seed, trace)
@@ -218,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Progress:
-    """A line a minute, for those that take an hour."""
+    """Prints a line per minute, for simulations that take an hour."""
 
     def __init__(self, count: int | None) -> None:
         self._of = "" if count is None else f" of {count:,}"

@@ -1,5 +1,5 @@
-"""How a driver interprets what it finds, and where it places workers: judged by what has happened, not by the
-journal."""
+"""Checks how a driver interprets what it finds and where it places workers. The judge goes by what really happened, not
+by the journal."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class StartJudge:
     def __init__(self, storage: SimulatedStorage, is_remote: bool, nodes: Mapping[str, Node]) -> None:
         self._storage, self._is_remote, self._nodes = storage, is_remote, nodes
         self._deleted: set[str] = set()
-        self._draining: set[str] = set()  # nodes that the driver knows to be taken away
-        self._last = math.inf  # attempt that may start: since a stop was asked for, none does
+        self._draining: set[str] = set()  # nodes that the driver knows will be removed
+        self._last = math.inf  # the only attempt that may start after a stop was requested
 
     def stepped(self, commands: Iterable[do.Command]) -> None:
         for command in commands:
@@ -32,7 +32,7 @@ class StartJudge:
                 self._deleted.add(command.id)
 
     def took_stock(self, before: Durable, found: list[ev.Event]) -> None:
-        """A driver knows the content of storage; no node has sent anything yet."""
+        """A driver has read the content of storage. No node has sent anything yet."""
         self._draining.clear()
         self._last = math.inf
         stored = self._storage.manifests
@@ -47,19 +47,19 @@ class StartJudge:
             expect(not left, "1 what was damaged is set aside", f"{left} were found damaged, and are still there")
 
     def sends(self, node: str, message: wire.Message) -> None:
-        if isinstance(message, wire.StartWorkers) and not message.joins:  # a rank that will move may be replaced before
+        if isinstance(message, wire.StartWorkers) and not message.joins:  # a rank that will move may be replaced first
             expect(node not in self._draining, "no worker starts where it cannot stay", f"{message} to {node}")
             room = self._nodes[node].room if node in self._nodes else math.inf
             expect(len(message.places) <= room, "5 no node has more workers than fit", f"{message} to {node}")
             expect(message.attempt_number <= self._last, "9 a run that is asked to stop does", f"{message} to {node}")
 
     def hears(self, items: Sequence[Any], attempt_number: int) -> None:
-        """``attempt_number``: of the last attempt that was decided on before."""
+        """``attempt_number``: the last attempt that was decided before."""
         if items and type(items[0]) is ev.StopAsked:
             self._last = min(self._last, attempt_number)
 
     def heard(self, items: Iterable[Any]) -> None:
-        """After all that came of it was carried out."""
+        """Call this after everything that followed from the input was carried out."""
         for item in items:
             if type(item) is tuple:
                 kind = type(item[1])

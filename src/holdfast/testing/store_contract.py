@@ -36,7 +36,7 @@ LOG = "logs/attempt-0001/rank-0.log"
 
 
 class RunStoreContract(CheckpointContract):
-    """The tests that every run store must pass: for its journal, lease, checkpoints, run.json and growing files."""
+    """The tests that every run store must pass: journal, lease, checkpoints, run.json and growing files."""
 
     # The journal
 
@@ -110,7 +110,7 @@ class RunStoreContract(CheckpointContract):
         assert [one.what for one in damage] == ["its checksum does not match its content", GAP % (records[-1].seq - 1)]
 
     def test_records_of_kinds_that_are_not_known_come_back_too(self, store: RunStore) -> None:
-        """Later versions add some."""
+        """Later versions add kinds of records."""
         with driving(store) as (_, journal):
             journal.append([("OfALaterVersion", {"x": 1})], 1.0)
         assert [record.kind for record in store.read_journal()[0]][-1] == "OfALaterVersion"
@@ -122,7 +122,7 @@ class RunStoreContract(CheckpointContract):
         for _ in range(3):
             with driving(store) as (lease, _):
                 epochs.append(lease.epoch)
-            lease.release()  # once more changes nothing
+            lease.release()  # a second release changes nothing
         assert epochs == [1, 2, 3]
 
     def test_a_second_driver_is_refused_and_told_who_drives(self, store: RunStore) -> None:
@@ -138,7 +138,7 @@ class RunStoreContract(CheckpointContract):
         assert store.living_driver() is None
         with driving(store) as (lease, journal):
             assert is_this_process(store.living_driver())
-            lease.check()  # to look has not cost the lease
+            lease.check()  # looking did not lose the lease
             say(journal, 1)
             with pytest.raises(RunInUseError), store.keep_drivers_out():
                 pass
@@ -149,7 +149,7 @@ class RunStoreContract(CheckpointContract):
             pass
 
     def test_a_driver_that_was_relieved_writes_no_more(self, store: RunStore, raw: ObjectStore) -> None:
-        """As if it had been silent for so long that another one took over."""
+        """The driver was silent for so long that another one took over."""
         with driving(store) as (old, journal):
             say(journal, 1)
             raw.delete(["lease.json"])
@@ -181,7 +181,7 @@ class RunStoreContract(CheckpointContract):
             store.read_identity()
 
     def test_a_driver_that_begins_has_no_run_yet(self, store: RunStore) -> None:
-        """Or somebody who looks meanwhile would find a run that cannot be read."""
+        """Otherwise a reader would find a run that cannot be read."""
         with driving(store) as (_, journal):
             assert not store.is_run()
             say(journal, 1)
@@ -269,7 +269,7 @@ def drive_on(lease: DriverLease, journal: JournalWriter) -> None:
 
 
 def ignore(_lost: RunInUseError) -> None:
-    """The contract asks the lease itself."""
+    """The callback is not needed here: the contract asks the lease itself."""
 
 
 def said(records: list[Record]) -> list[Any]:

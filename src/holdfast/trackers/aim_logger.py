@@ -16,10 +16,10 @@ NEVER = {"config", "pid", "time_total_s", "timestamp", TRAINING_ITERATION}
 
 
 class AimLoggerCallback(LoggerCallback):
-    """Logs each trial to an Aim run. ``repo`` is a directory, an address or an ``aim.Repo``; by default the
-    experiment's.
+    """Logs each trial to an Aim run. ``repo`` is a directory, an address or an ``aim.Repo``. The default is the
+    experiment's directory.
 
-    ``experiment_name`` is by default the name of that directory. ``metrics`` names the reported metrics to track, by
+    The default ``experiment_name`` is the name of that directory. ``metrics`` names the reported metrics to track, by
     flat names; None means all. Other keywords go to ``aim.Run``.
     """
 
@@ -59,7 +59,7 @@ class AimLoggerCallback(LoggerCallback):
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         self.log_trial_start(trial)
         kept = {name: value for name, value in result.items() if name not in NEVER}
-        about = {name: kept.pop(name, None) for name in ("context", "epoch")}  # which Aim gives a meaning
+        about = {name: kept.pop(name, None) for name in ("context", "epoch")}  # names to which Aim gives a meaning
         step = result.get("timesteps_total") or result.get(TRAINING_ITERATION)
         for name, value in flat_items(kept):
             found = None if isinstance(value, bool) else number(value)
@@ -80,7 +80,7 @@ _NONE = object()
 
 
 def _hparam(value: Any) -> Any:
-    """As Aim can hold it; ``_NONE`` if it cannot."""
+    """The value as Aim can hold it; ``_NONE`` if Aim cannot hold it."""
     if value is None or isinstance(value, (str, bool, int, float, list)):
         return value
     found = number(value)

@@ -1,4 +1,4 @@
-"""Trials as experiments in Comet. It talks to the service from the driver, never from a trial."""
+"""Trials as experiments in Comet. Only the driver talks to the service, never a trial."""
 
 from __future__ import annotations
 

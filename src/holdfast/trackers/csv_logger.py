@@ -1,4 +1,4 @@
-"""``progress.csv`` in the trial's directory: one result a row, nested values in columns such as "eval/loss"."""
+"""``progress.csv`` in the trial's directory: one row per result, nested values in columns such as "eval/loss"."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Table(AppendedFile):
     def __init__(self, path: Path, is_ours: Callable[[], bool]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._columns, rows, damaged = _read(path)
-        self._written_before = {_as_row(row) for row in rows}  # until the first row that is new
+        self._written_before = {_as_row(row) for row in rows}  # until the first new row
         if damaged and is_ours():
             _rewrite(path, self._columns, rows)
         super().__init__(path, is_ours)
@@ -61,7 +61,7 @@ def _rewrite(path: Path, columns: list[str], rows: list[dict[str, str]]) -> None
 
 
 def _read(path: Path) -> tuple[list[str], list[dict[str, str]], bool]:
-    """Columns, whole rows, and whether there was something that is not whole: a driver may have died in a write."""
+    """The columns, the whole rows, and whether a torn row was found: the driver may have been killed during a write."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             text = file.read()

@@ -1,11 +1,11 @@
 """TensorBoard's event files, without TensorBoard: records of length and checksum, each with an ``Event`` message.
 
-Only what curves and the table of parameters need is encoded. A crash tears the last record at most, and readers take a
-torn record for one that is still to come.
+Only what curves and the table of parameters need is encoded. A crash tears at most the last record, and readers treat
+a torn record as one that is not finished yet.
 
 Why not tensorboardX: a result of ten numbers costs 12 µs of the driver's time here, 110 µs as one event of
-tensorboardX, and 530 µs by its ``SummaryWriter.add_scalar`` (measured on one core of 2.5 GHz); and nothing need be
-installed for what every experiment writes.
+tensorboardX, and 530 µs with its ``SummaryWriter.add_scalar`` (measured on one core of 2.5 GHz). Every experiment
+writes these files, and this way needs no package.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class EventFile:
 
 
 class Curves:
-    """The values of some tags as a summary, each with a constant part and a single: only the singles change, so only
-    they are included in the checksum each time. In Python this is many times faster than byte by byte."""
+    """The values of some tags as a summary. Each value has a constant part and a single-precision float. Only the
+    floats change, so only they are added to the checksum each time. In Python this is many times faster than byte by
+    byte."""
 
     def __init__(self, tags: Sequence[str]) -> None:
         parts = [_field(1, encodable(tag).encode()) + _varint(2 << 3 | 5) for tag in tags]
@@ -82,7 +83,7 @@ class Curves:
         self._first = (_through(len(self.head)), _crc(self.head, 0))
         self._singles = struct.Struct(f"<{len(tags)}f")
         self._words = struct.Struct(f"<{len(tags)}I")
-        behind = [*heads[1:], b""]  # each single
+        behind = [*heads[1:], b""]  # each float
         self._summary = struct.Struct("<" + "".join(f"I{len(part)}s" for part in behind[: len(tags)]))
         self._parts: list[Any] = [part for part in behind[: len(tags)] for _ in range(2)]
         self._steps = [(_through(4 + len(part)), _crc(part, 0)) for part in behind[: len(tags)]]
@@ -90,7 +91,7 @@ class Curves:
     def words(self, values: Iterable[float]) -> tuple[int, ...]:
         try:
             singles = self._singles.pack(*values)
-        except OverflowError:  # more than a single can hold
+        except OverflowError:  # more than a single-precision float can hold
             singles = b"".join(map(_single, values))
         return self._words.unpack(singles)
 
@@ -99,7 +100,7 @@ class Curves:
         return self._summary.pack(*self._parts)
 
     def crc(self, crc: int, words: Sequence[int]) -> int:
-        """The checksum after all previous bytes."""
+        """The checksum up to here, including all previous bytes."""
         (first, second, third, fourth), part = self._first
         crc = first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24] ^ part
         for word, ((first, second, third, fourth), part) in zip(words, self._steps, strict=True):
@@ -126,13 +127,13 @@ def _head_of(size: int) -> bytes:
 
 
 def _hparams(tag: str, data: bytes) -> bytes:
-    """A value that carries nothing but the parameters plugin's message, which has ``data`` in it."""
+    """A value with only the message of the parameters plugin, which contains ``data``."""
     plugin = _field(1, b"hparams") + _field(2, data)
     return _field(1, _field(1, f"_hparams_/{tag}".encode()) + _field(9, _field(1, plugin)))
 
 
 def _value(value: Parameter) -> bytes:
-    """A ``google.protobuf.Value``: a bool is a number to Python, but not here."""
+    """A ``google.protobuf.Value``. In Python a bool is a number; here it is not."""
     if isinstance(value, bool):
         return _field(4, int(value))
     return _field(3, encodable(value).encode()) if isinstance(value, str) else _field(2, float(value))
@@ -187,8 +188,8 @@ def _crc(data: bytes, crc: int = 0xFFFFFFFF) -> int:
 
 @lru_cache(256)
 def _through(size: int) -> tuple[list[int], ...]:
-    """The effect of this many zero bytes on each byte of a checksum. The new checksum is the sum of the effects on its
-    four bytes, and of the bytes alone with no previous checksum."""
+    """The effect of this many zero bytes on each byte of a checksum. A new checksum is the XOR of the effects on the
+    four bytes of the previous one, and of the checksum of the new bytes alone."""
     zeros = bytes(size)
     tables = []
     for shift in (0, 8, 16, 24):
@@ -201,6 +202,6 @@ def _through(size: int) -> tuple[list[int], ...]:
 
 
 def _masked(crc: int) -> bytes:
-    """The end of a CRC-32C, turned and shifted as the format wants it."""
+    """The final CRC-32C, rotated and shifted as the format requires."""
     crc ^= 0xFFFFFFFF
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

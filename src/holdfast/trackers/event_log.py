@@ -1,7 +1,7 @@
 """The events of a run as JSON lines, in one file per driver in the run's directory: events/<time>-<pid>.jsonl.
 
-Each line has time, level, event, run and message, and the fields of the event. A thread writes them, so that the loop
-never waits for a disk; for a run in an object store the file is uploaded from time to time, and at the end.
+Each line has time, level, event, run and message, and the fields of the event. A thread writes the lines, so the loop
+never waits for a disk. For a run in an object store, the file is uploaded from time to time and at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 DIRECTORY = "events"
 _TOLD = (ev.WorkerReady, ev.WorkerReturned, ev.AttemptGone, ev.NodeDrains, ev.StacksTaken, ev.Verified)
 _TROUBLE = (ev.ShardFailed, ev.UploadFailed, ev.CommitFailed, ev.WorkerFailed, ev.Damaged, ev.CapacityLacking)
-_NAMED = {"generation": "attempt", "group_gone": "attempt_gone"}  # not as in the journal
+_NAMED = {"generation": "attempt", "group_gone": "attempt_gone"}  # their values differ from those in the journal
 
 
 class EventLog:
@@ -63,7 +63,7 @@ class EventLog:
         self._news.put({**about, **{key: value for key, value in more.items() if key not in about}})
 
     def _write_all(self) -> None:
-        """The file is created with the first line: before that, this driver does not own the run."""
+        """The first line creates the file, because before that this driver does not own the run."""
         first = self._news.get()
         if first is None:
             return

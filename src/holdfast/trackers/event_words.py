@@ -1,4 +1,4 @@
-"""An event in words, for the event log. Other events are described by their name and fields."""
+"""Describes events in words, for the event log. Events that are not listed here show their name and fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def words(event: ev.Event) -> str:
             what = {ev.WorkerReady: "is ready", ev.WorkerReturned: "returned", ev.WorkerFailed: "failed"}[type(event)]
             return f"rank {event.rank} {what}"
         case ev.AttemptGone(attempt_number):
-            return f"all workers of attempt {attempt_number} have ended"
+            return f"all workers of attempt {attempt_number} have exited"
         case ev.Regrouped():
             return f"{regrouping.told(event)}, all ranks continue after step {event.steps}"
         case ev.RegroupFailed(_, why):
@@ -31,7 +31,7 @@ def words(event: ev.Event) -> str:
         case ev.Damaged(id, why):
             return f"{id} is damaged and was set aside: {why}"
         case ev.CapacityLacking(least, room):
-            return f"waits for nodes: {least} needed, {room} fit"
+            return f"waiting for nodes: {least} workers are needed, and {room} fit now"
         case ev.StopAsked(at_once):
             return "asked to stop immediately" if at_once else "asked to stop"
         case ev.RunEnded(outcome, reason):

@@ -1,4 +1,4 @@
-"""``result.json``: one result a line, and ``params.json``: the config, in the trial's directory."""
+"""``result.json`` with one result per line, and ``params.json`` with the config, in the trial's directory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[str] = set()  # trials whose config is written
-        self._written_before: dict[str, set[str]] = {}  # by an earlier driver, until the first result that is new
+        self._told: set[str] = set()  # trials whose config has been written
+        self._written_before: dict[str, set[str]] = {}  # by an earlier driver; until the first new result
 
     def log_trial_start(self, trial: Trial) -> None:
         self._told.add(trial.trial_id)
@@ -34,7 +34,7 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
             replace_file(path, json_text(config, indent=2).encode())
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        if trial.trial_id not in self._told:  # a logger that is called by hand may not hear of a start
+        if trial.trial_id not in self._told:  # code that calls a logger itself may leave out the start
             self.log_trial_start(trial)
         file, line = self._file_of(trial), json_line(result)
         if self._written_before and trial.trial_id in self._written_before:
@@ -55,14 +55,14 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
             before.seek(0)
             lines = before.readlines()
             if lines and not lines[-1].endswith(b"\n") and self._is_ours():
-                before.truncate(before.tell() - len(lines.pop()))  # the driver died while it wrote
+                before.truncate(before.tell() - len(lines.pop()))  # the driver was killed while it wrote
         if lines:
             self._written_before[trial.trial_id] = set(map(_told_by, lines))
         return AppendedFile(path, self._is_ours)
 
 
 def _told_by(line: bytes) -> str:
-    """What identifies a result. Its config does not: an object in it may look different in another process."""
+    """What identifies a result. Not its config, because an object in that may look different in another process."""
     try:
         result = json.loads(line)
     except ValueError:

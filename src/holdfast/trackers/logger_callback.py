@@ -1,7 +1,7 @@
 """What loggers have in common: the hooks under their well-known names, and values as JSON.
 
-A logger's files are a copy of the journal for people and tools. A result that is delivered again after a crash of the
-driver is not written twice.
+A logger's files are a copy of the journal for people and tools. A result that is delivered again after a driver crash
+is not written twice.
 """
 
 from __future__ import annotations
@@ -58,18 +58,19 @@ class LoggerCallback(Callback):
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON for people and tools: numpy and torch values as numbers and lists, what JSON cannot hold as its repr.
+    """JSON for people and tools: numpy and torch values as numbers and lists, other values that JSON lacks as their
+    repr.
 
-    NaN stays NaN, which is what readers of such files expect.
+    NaN stays NaN, as readers of such files expect.
     """
     try:
         return json.dumps(value, default=_plain, indent=indent, sort_keys=indent is not None)
-    except TypeError:  # keys that are not strings, or of several types
+    except TypeError:  # keys that are not strings, or that have several types
         return json.dumps(_with_text_keys(value), default=_plain, indent=indent, sort_keys=indent is not None)
 
 
 def json_line(value: Any) -> bytes:
-    """The same on a separate line."""
+    """The same as one line."""
     if values.is_plain(value):
         try:
             return _encoder.encode(value) + b"\n"

@@ -1,4 +1,4 @@
-"""Trials as runs in MLflow. It talks to the tracking server from the driver, never from a trial."""
+"""Trials as runs in MLflow. Only the driver talks to the tracking server, never a trial."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.core.metric_names import TRAINING_ITERATION, flat_items, number
 from holdfast.trackers.logger_callback import LoggerCallback
 from holdfast.trackers.trial_callback import Trial
 
-TRIAL_TAG = "holdfast.trial"  # by which a restored experiment finds the run of a trial again
+TRIAL_TAG = "holdfast.trial"  # a restored experiment finds the run of a trial by this tag
 
 
 class MLflowLoggerCallback(LoggerCallback):
@@ -48,7 +48,7 @@ class MLflowLoggerCallback(LoggerCallback):
         except ImportError as error:
             raise ImportError("MLflowLoggerCallback needs mlflow: run pip install mlflow") from error
         if self._tracking_token:
-            os.environ["MLFLOW_TRACKING_TOKEN"] = self._tracking_token  # the only way in that MLflow has for it
+            os.environ["MLFLOW_TRACKING_TOKEN"] = self._tracking_token  # MLflow offers no other way
         self._client = tracking.MlflowClient(tracking_uri=self._tracking_uri, registry_uri=self._registry_uri)
         name = self._experiment_name or "Default"
         known = self._client.get_experiment_by_name(name)

@@ -1,6 +1,6 @@
 """Notifies a person of the end of a run: ``HOLDFAST_NOTIFY`` is a shell command, or a URL that accepts a POST.
 
-A notification never changes the outcome of a run: one that fails, or takes too long, is a warning.
+A notification never changes the outcome of a run. If it fails or takes too long, the run logs a warning.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from holdfast.store.location import Location
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
-_TEXT = 2_000  # characters of an error
+_TEXT = 2_000  # characters of an error message
 
 
 @contextmanager
 def notifying(target: str, kind: str, location: Location) -> Iterator[Callable[[str, str], None]]:
-    """``kind``: run or experiment. Set the outcome and the reason on the yielded object; an exception means failed."""
+    """``kind``: run or experiment. Set outcome and reason on the yielded object. An exception means that it failed."""
     ended: list[tuple[str, str]] = []
     try:
         yield lambda outcome, reason: ended.append((outcome, reason))
@@ -49,7 +49,7 @@ def _notify(target: str, kind: str, location: Location, outcome: str, reason: st
 
 
 def _post(url: str, body: bytes) -> None:
-    import urllib.request  # with forty modules of e-mail and HTTP, which every start of a script would wait for
+    import urllib.request  # it loads forty modules, for which every start of a script would wait
 
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S):

@@ -1,6 +1,6 @@
-"""What a run tells other programs: numbers for Prometheus, and an event log as JSON lines.
+"""What a run publishes for other programs: numbers for Prometheus, and an event log as JSON lines.
 
-Both are off unless a setting turns them on, and errors in them never fail the run.
+Both are off unless a setting turns them on. Their errors never fail the run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def observing(name: str, location: Location, *, port: int, host: str, event_log: bool) -> Iterator[Observer | None]:
-    """The requested outputs for the duration of the run: an endpoint, unless the port is 0, and a log. None if neither
-    was requested."""
+    """The requested outputs while the run lasts: an endpoint, unless the port is 0, and a log. None if neither was
+    requested."""
     with contextlib.ExitStack() as stack:
         observers: list[Observer] = []
         if port:
@@ -46,7 +46,7 @@ def observing(name: str, location: Location, *, port: int, host: str, event_log:
 
 
 class _All:
-    """One that fails is left out from then on."""
+    """Passes events to all outputs. One that fails is turned off."""
 
     def __init__(self, observers: list[Observer]) -> None:
         self._observers = observers

@@ -1,6 +1,6 @@
 """A page for Prometheus at /metrics, written by prometheus_client.
 
-A port that cannot be had is a warning, and the run continues without it.
+If the port cannot be opened, the run logs a warning and continues without the page.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def serving(source: Collector, host: str, port: int) -> Iterator[None]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # a scraper that hangs must not hold up the end of a run
+    block_on_close = False  # a hanging scraper must not delay the end of a run
 
 
 def _handler(source: Collector) -> type[MetricsHandler]:

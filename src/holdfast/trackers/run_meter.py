@@ -1,7 +1,7 @@
-"""The numbers of a run while it runs, from what its driver sees. They start at zero with the driver, as counters do.
+"""The numbers of a run while it runs, as its driver sees them. They start at zero with the driver, as counters do.
 
-Time counts as productive from one report of rank 0 to the next in the same attempt, as in the ledger; work that a
-restart discards is subtracted here too.
+As in the ledger, time counts as productive from one report of rank 0 to the next in the same attempt, and work that a
+restart discards is subtracted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, math.inf)
 
 
 class Meter(Collector):
-    """Told of events by the driver's loop, and asked for the numbers by another thread."""
+    """The driver's loop passes events to it, and another thread reads the numbers."""
 
     def __init__(self, run: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
@@ -32,25 +32,25 @@ class Meter(Collector):
         self._lock = threading.Lock()
         self._began = clock()
         self._state = RunState()
-        self._number = 0  # reports in the surviving history
+        self._number = 0  # number of reports in the surviving history
         self._made = self._lost = self._committed = self._warnings = 0
         self._failure: Failure | None = None  # the last one
         self._failures: Counter[str] = Counter()
         self._restarts: Counter[str] = Counter()
-        self._durations = [0] * len(_BUCKETS)  # of checkpoints, until their commit
-        self._seconds = 0.0  # all of these together
-        self._staged: dict[tuple[int, int], float] = {}  # checkpoints on their way, since when
+        self._durations = [0] * len(_BUCKETS)  # staged bytes of each checkpoint until its commit
+        self._seconds = 0.0  # the sum of these
+        self._staged: dict[tuple[int, int], float] = {}  # pending checkpoints, with the time since when
         self._durable_at: float | None = None
         self._cause = ""  # why the next attempt starts; empty for the first
-        self._last_report: float | None = None  # in the present attempt
+        self._last_report: float | None = None  # in the current attempt
         self._productive = 0.0
-        self._productive_at: dict[int, float] = {}  # by the numbers of reports that an attempt may resume from
+        self._productive_at: dict[int, float] = {}  # by the report numbers that an attempt may resume from
 
     def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
         with self._lock:
             now = self._clock()
             self._state = after
-            if after.phase is not Phase.STOPPING:  # while the attempt ends, the cause may turn out to be another one
+            if after.phase is not Phase.STOPPING:  # while the attempt ends, another cause may be found
                 self._count(after.failure)
             match event:
                 case ev.AttemptStarted(base=base):
@@ -154,7 +154,7 @@ class Meter(Collector):
     def _filled(
         self, family: GaugeMetricFamily | CounterMetricFamily, value: float | Mapping[str, int]
     ) -> GaugeMetricFamily | CounterMetricFamily:
-        """``value`` is one number, or one for each value of the second label."""
+        """``value`` is one number, or a number for each value of the second label."""
         if isinstance(value, Mapping):
             for key, number in sorted(value.items()):
                 family.add_metric([self._run, key], number)

@@ -1,4 +1,4 @@
-"""Work that a driver does not wait for: one thread, in order, and trouble in it is a warning."""
+"""Work that a driver does not wait for: one thread does it in order, and logs its errors as warnings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
-_MOST = 100_000  # that wait
-_LAST_S = 30.0  # for pending jobs at the end
+_MOST = 100_000  # jobs that may wait
+_LAST_S = 30.0  # how long the end waits for pending jobs
 
 Work = Callable[[], None]
 
@@ -26,10 +26,10 @@ class Sender:
         try:
             self._waiting.put_nowait(work)
         except queue.Full:
-            self._warn(f"{_MOST:,} reports wait to be logged, and no more are taken")
+            self._warn(f"{_MOST:,} reports are waiting to be logged, so new ones are dropped")
 
     def close(self) -> None:
-        """Finish the pending jobs, unless that takes too long."""
+        """Finish the pending jobs, within a time limit."""
         try:
             self._waiting.put(None, timeout=self._last_s)
         except queue.Full:
@@ -48,7 +48,7 @@ class Sender:
                 self._warn(f"a report was not logged, and training continues: {type(error).__name__}: {error}")
 
     def _warn(self, text: str) -> None:
-        """Once, until it works again."""
+        """Warn once, and again only after it has worked in between."""
         if not self._in_trouble:
             log.warning("%s: %s", self._name, text)
         self._in_trouble = True

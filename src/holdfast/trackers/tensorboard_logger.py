@@ -1,31 +1,30 @@
-"""TensorBoard: curves of the trial's numbers and the table of parameters, in event files in its directory."""
+"""TensorBoard: event files in the trial's directory, with curves of its numbers and the table of parameters."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core.metric_names import TRAINING_ITERATION, flat_items, number
 from holdfast.trackers.event_file import EventFile, Parameter
-from holdfast.trackers.logger_callback import LoggerCallback
 from holdfast.trackers.trial_callback import Trial
+from holdfast.trackers.trial_files import FilesOfTrials
 
 PREFIX = "holdfast/tune/"
 NOT_CURVES = {"config", "pid", "timestamp", "time_total_s", TRAINING_ITERATION}
 NO_NUMBERS = {str, bool, type(None)}
 
 
-class TBXLoggerCallback(LoggerCallback):
+class TBXLoggerCallback(FilesOfTrials[EventFile]):
     """Writes TensorBoard files: the searched parameters when a trial starts, and the numbers of each result.
 
     It requires no package. You need TensorBoard only to look at the files.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
         self._clock = clock
-        self._files: dict[str, EventFile] = {}
-        self._unflushed: set[EventFile] = set()
 
     def log_trial_start(self, trial: Trial) -> None:
         if trial.trial_id in self._files:
@@ -43,25 +42,15 @@ class TBXLoggerCallback(LoggerCallback):
         file.add_scalars(curves(result), int(step), at)
         self._unflushed.add(file)
 
-    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
-        while self._unflushed:
-            self._unflushed.pop().flush()
-
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         file = self._files.pop(trial.trial_id, None)
         if file is not None:
             file.add_end(failed, self._clock())
-            self._unflushed.discard(file)
-            file.close()
-
-    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
-        self._unflushed.clear()
-        while self._files:  # of trials that were left unfinished
-            self._files.popitem()[1].close()
+            self._done_with(file)
 
 
 def curves(result: Mapping[str, Any]) -> dict[str, float]:
-    """What of a result is drawn: numbers other than NaN."""
+    """The values of a result that are drawn: numbers other than NaN."""
     wanted = {key: value for key, value in result.items() if key not in NOT_CURVES and type(value) not in NO_NUMBERS}
     found = ((PREFIX + name, number(value)) for name, value in flat_items(wanted))
     return {name: value for name, value in found if value is not None and value == value}

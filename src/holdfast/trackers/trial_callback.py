@@ -1,8 +1,9 @@
-"""Callbacks of the user. They run in the driver, one after the other in the given order, and only look at trials.
+"""Callbacks of the user. They run in the driver, one after another in the given order. They observe trials and change
+nothing.
 
-An event is in the journal before a hook receives it. After a crash of the driver, the next driver delivers results and
-ends that callbacks may not have received, and the last ones perhaps again: a callback that writes must recognize what
-it has already written.
+An event is in the journal before a hook receives it. After a driver crash, the next driver delivers every result and
+end that callbacks may have missed, so the last ones may come twice. A callback that writes must recognize what it has
+already written.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-Checkpoint: TypeAlias = Any  # a ``train.Checkpoint``; what trackers use of it is its path
+Checkpoint: TypeAlias = Any  # a ``train.Checkpoint``; trackers use only its path
 Stopper: TypeAlias = Any  # a ``tune.Stopper``
 
 
@@ -33,7 +34,7 @@ class Trial(Protocol):
 
     @property
     def last_result(self) -> Mapping[str, Any]:
-        """Empty before the first."""
+        """The last result; empty before the first one."""
 
     @property
     def local_path(self) -> str:
@@ -41,11 +42,11 @@ class Trial(Protocol):
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The latest that is committed."""
+        """The latest committed checkpoint."""
 
     @property
     def error(self) -> str | None:
-        """Why it failed last, also if it was retried since; None if it never did."""
+        """Why the trial failed the last time, even if it was retried since; None if it never failed."""
 
 
 class Callback:
@@ -63,7 +64,7 @@ class Callback:
         total_num_samples: int | None = None,
         **info: Any,
     ) -> None:
-        """Called first, once in each start of the driver."""
+        """Called first, once for each driver."""
 
     def on_step_begin(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None: ...
 
@@ -73,7 +74,7 @@ class Callback:
         """Called when a trial was started, for the first time or again."""
 
     def on_trial_restore(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """Called when a trial that was started resumes from a checkpoint."""
+        """Called after ``on_trial_start`` when the trial resumes from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
         """Called when a new checkpoint of a trial has been committed."""

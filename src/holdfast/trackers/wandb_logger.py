@@ -1,4 +1,4 @@
-"""Trials as runs in Weights & Biases. It talks to the service from the driver, never from a trial."""
+"""Trials as runs in Weights & Biases. Only the driver talks to the service, never a trial."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class WandbLoggerCallback(LoggerCallback):
             "group": self._group,
             "config": {key: value for key, value in trial.config.items() if key not in self._excludes},
             "resume": "allow",
-            "reinit": "create_new",  # many trials at the same time, in one process
+            "reinit": "create_new",  # allows many trials at the same time in one process
             "allow_val_change": True,
             **self._init_options,
         }
@@ -109,6 +109,6 @@ class WandbLoggerCallback(LoggerCallback):
 
 
 def plain_values(result: Mapping[str, Any]) -> dict[str, Any]:
-    """By flat names: numbers, and whatever else is none as text."""
+    """By flat names: numbers as they are, all other values as text."""
     flat = ((name, value, number(value)) for name, value in flat_items(result))
     return {name: str(value) if as_number is None else as_number for name, value, as_number in flat}

@@ -114,7 +114,7 @@ class TrainContext:
 
     def get_storage(self) -> StorageContext:
         """Return where the run is stored: ``experiment_fs_path`` is its directory or URL."""
-        return StorageContext(self._session.run_url or self._session.run_dir, self._session.location)
+        return StorageContext(str(self._session.location or ""), self._session.location)
 
     def get_metadata(self) -> dict[str, Any]:
         """Return the ``metadata`` that was passed to the trainer."""

@@ -22,7 +22,7 @@ from holdfast.worker.worker_place import Placed
 
 @dataclass(frozen=True)
 class LaunchedWorld:
-    """What torchrun has told this process."""
+    """What torchrun has passed to this process."""
 
     rank: int
     world_size: int
@@ -113,7 +113,7 @@ class Follower(Placed):
     group_timeout_s = 0.0
     devices: tuple[int, ...] = ()
     address = "127.0.0.1"
-    run_name = run_dir = run_url = ""
+    run_name = run_dir = ""
     resumed_from: Offer | None = None
     validates = True
     started = False

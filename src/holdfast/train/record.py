@@ -75,9 +75,9 @@ def config_of(identity: dict[str, Any]) -> dict[str, Any] | None:
     try:
         config = train_loop_config(identity)
     except typed_values.UnknownTypeError as error:
-        raise ValueError(f"restore(train_loop_config=...): pass it again; in what is stored, {error}") from error
+        raise ValueError(f"restore(): pass train_loop_config again: the stored one cannot be read ({error})") from error
     if config is None and identity.get("had_train_loop_config"):
-        raise ValueError("restore(train_loop_config=...): the run's config could not be stored; pass it again")
+        raise ValueError("restore(): pass train_loop_config again, because it could not be stored")
     return config
 
 

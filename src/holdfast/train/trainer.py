@@ -168,7 +168,8 @@ class DataParallelTrainer:
         location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
         identity = record.read(location)
         if train_loop_per_worker is None:
-            raise ValueError(f"{cls.__name__}.restore(train_loop_per_worker=...): pass the function, no code is stored")
+            what = f"{cls.__name__}.restore(train_loop_per_worker=...)"
+            raise ValueError(f"{what}: pass the function again, because code is not stored")
         missing = sorted(set(identity.get("datasets", ())) - set(datasets or {}))
         if missing:
             raise ValueError(f"restore(datasets=...): pass the run's datasets again: {', '.join(missing)} not given")
@@ -202,7 +203,7 @@ class DataParallelTrainer:
         try:
             record.read(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:
-            raise  # whether there is one cannot be told, and to start again for that would be wrong
+            raise  # it is unknown whether a run exists, and starting again would be wrong
         except StorageError:
             return False
         return True

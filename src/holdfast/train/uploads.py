@@ -85,11 +85,10 @@ def _directory(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadM
             f"report(checkpoint={checkpoint!r}): this directory does not exist; save the files into a directory first, "
             "and report it before a surrounding `with tempfile.TemporaryDirectory()` ends"
         )
-    run = session.location.directory_here()
-    if run and Path(os.path.realpath(run)).is_relative_to(os.path.realpath(path)):
+    if Path(session.location.resolved).is_relative_to(os.path.realpath(path)):  # a URL is below no directory
         raise ValueError(
-            f"report(checkpoint={checkpoint!r}): the run itself is stored in {run}, which is in this directory. Save "
-            "checkpoints into a directory of their own."
+            f"report(checkpoint={checkpoint!r}): the run itself is stored in {session.location}, which is in this "
+            "directory. Save checkpoints into a directory of their own."
         )
     if not any(files for _, _, files in os.walk(path)):
         _note_empty(session, path)
@@ -143,9 +142,9 @@ def _place_in_run(session: Session, checkpoint: Checkpoint) -> str:
     below = at.removeprefix(f"{run}/")
     if below == at or below.startswith("checkpoints/"):
         raise ValueError(
-            f"report(checkpoint={checkpoint!r}): what you store yourself must be below {session.location}/, and not in "
-            "its checkpoints/, so that it belongs to the run: use another directory there, such as "
-            'get_context().get_storage().build_checkpoint_path_from_name("my-checkpoint")'
+            f"report(checkpoint={checkpoint!r}): files that you store yourself belong below {session.location}/, but "
+            "outside its checkpoints/. Use get_context().get_storage()"
+            '.build_checkpoint_path_from_name("my-checkpoint")'
         )
     return below
 

@@ -34,7 +34,7 @@ USUAL_METRICS = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-FINAL_ROWS = 200  # nobody reads more than this on a screen
+FINAL_ROWS = 200  # more rows than a person reads on a screen
 UNBOUNDED = 10_000
 _ITERATION, _STATUS, _VARIES, _OTHER, _CONSTANT = range(1, 6)  # which columns are shown first
 _ABSENT = object()
@@ -69,7 +69,8 @@ def trial_table(
 
     Columns are names and headings, all parameters by default, and one that is empty in all rows is left out. The one of
     ``metric``, by which trials are judged, is always shown. If there are too many rows, each status keeps a fair share:
-    the last of those that have ended, unless ``keep_first``, and the first of the others.
+    the last of those that have ended, unless ``keep_first``, and the first of the others. With ``keep_first`` and no
+    ``max_rows``, the rows stay in their order.
     """
     shown = _fair_share(rows, max_rows, keep_first)
     columns = [
@@ -350,6 +351,8 @@ def _in_order(statuses: Iterable[str]) -> list[str]:
 
 
 def _fair_share(rows: Sequence[TrialRow], max_rows: int | None, keep_first: bool) -> list[TrialRow]:
+    if keep_first and max_rows is None:
+        return list(rows)
     by_status: dict[str, list[TrialRow]] = {}
     for row in rows:
         by_status.setdefault(row.status, []).append(row)

@@ -36,7 +36,7 @@ def get_env(name: str) -> Callable[..., Any]:
     """Return the function that was registered with ``register_env`` under this name."""
     if name not in _environments:
         known = ", ".join(map(repr, sorted(_environments))) or "none"
-        raise ValueError(f"unknown environment {name!r}. Register it with tune.register_env(). Registered: {known}.")
+        raise ValueError(f"unknown environment {name!r} (registered: {known}). Register it with tune.register_env().")
     return _environments[name]
 
 
@@ -45,7 +45,7 @@ def get_trainable(name: str) -> Any:
     if name not in _registered:
         known = ", ".join(map(repr, sorted(_registered))) or "none"
         raise TrainableError(
-            f"unknown trainable {name!r}. Register it with tune.register_trainable(). Registered: {known}."
+            f"unknown trainable {name!r} (registered: {known}). Register it with tune.register_trainable()."
         )
     return _registered[name]
 

@@ -208,7 +208,7 @@ class Tuner:
         try:
             _identity(Location.parse("Tuner.can_restore(path", path, storage_filesystem))
         except StorageUnavailableError:
-            raise  # whether there is one cannot be told, and to start again for that would be wrong
+            raise  # it is unknown whether one exists, and starting again would be wrong
         except StorageError:
             return False
         return True

@@ -144,7 +144,7 @@ def progress_text(share: float, words: str, elapsed_s: float, since: float) -> s
     """``since``: the share at the start of the time. The remaining time is shown when enough is done to estimate it."""
     done = share - since
     left = elapsed_s * (1 - share) / done if done > 0.005 and elapsed_s >= 5 else None
-    return f"{words} ({share:.0%}){f', about {duration(left)} left' if left is not None and share < 1 else ''}"
+    return f"{words} ({share:.0%}){f', about {duration(left)} left' if left is not None and left >= 1 else ''}"
 
 
 def ago(seconds: float) -> str:

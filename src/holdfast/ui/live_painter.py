@@ -40,6 +40,7 @@ METRIC_ROWS = 2
 _NOT_A_NAME = 14  # of the width of a metric
 PANEL_EVERY_S = 0.25  # laying the panel out takes milliseconds; lines that come sooner go above the one there is
 STYLES = {"running": "green", "finished": "bold green", "failed": "bold red", "recovering": "yellow"}
+FIRST_CAUSE = "bold red"
 WORKER_STYLES = {"running": "green", "dead": "red"}
 
 
@@ -68,11 +69,12 @@ class LivePainter:
         columns, rows = terminal_size(self._sink.stream)
         width = max(20, min(columns - 1, self.max_width))
         drawn = self._drawn
+        most = max(1, rows - 2)  # lines that have scrolled off the top cannot be redrawn
         if final or width != self._drawn_width or now >= self._drawn_at + PANEL_EVERY_S:
-            drawn = self._to_text(self._panel(picture, now, width), width).splitlines()
+            drawn = self._draw(picture, now, width, most)
             self._drawn_at = now
-        if not final:
-            drawn = drawn[: max(1, rows - 1)]  # lines that have scrolled off the top cannot be redrawn
+        if not final and len(drawn) > most:
+            drawn = [*drawn[: most - 1], drawn[-1]]
         above = [text for text in map(self._above, news) if text is not None]
         below = [clean(line) for line in self._last_words(picture).splitlines()] if final else []
         if drawn != self._drawn or above or below:
@@ -82,9 +84,11 @@ class LivePainter:
     def _make_plain(self, sink: Sink) -> PlainPainter:
         return PlainPainter(sink, sink)
 
-    def _panel(self, picture: Picture, now: float, width: int) -> Panel:
+    def _draw(self, picture: Picture, now: float, width: int, most: int) -> list[str]:
+        """The panel's lines, ``most`` of them if that can be done."""
         progress = self._time_left.text(picture, now)
-        return draw_panel(picture, self._rate.update(now, picture.reports), now, width, progress)
+        rate = self._rate.update(now, picture.reports)
+        return self._to_lines(draw_panel(picture, rate, now, width, progress), width)
 
     def _last_words(self, picture: Picture) -> str:
         return picture.last_words
@@ -107,10 +111,10 @@ class LivePainter:
         style = "\x1b[33m" if item.kind == "warning" else "\x1b[1;31m"
         return f"{style}{text}\x1b[0m" if self._colour else text
 
-    def _to_text(self, panel: Panel, width: int) -> str:
+    def _to_lines(self, panel: Panel, width: int) -> list[str]:
         with self._console.capture() as capture:
             self._console.print(panel, width=width)
-        return capture.get()
+        return capture.get().splitlines()
 
 
 def draw_panel(picture: Picture, rate: float | None, now: float, width: int, progress: str = "") -> Panel:
@@ -193,7 +197,7 @@ def _metrics(picture: Picture, width: int) -> tuple[str, RenderableType]:
     wanted = max(names, default=0) + _NOT_A_NAME
     pairs = max(1, inner // min(max(wanted, METRIC_WIDTH), LONG_METRIC_WIDTH))
     name_width = max(8, inner // pairs - _NOT_A_NAME)
-    shown = pick_metrics(picture.metrics, pairs * METRIC_ROWS)
+    shown = pick_metrics(picture.metrics, pairs * METRIC_ROWS if pairs > 1 else 2 * METRIC_ROWS)
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(min(pairs, len(shown))):
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width)
@@ -231,7 +235,8 @@ def _failures(picture: Picture, now: float) -> tuple[str, Text]:
 
     text = Text()
     for failure in picture.failures:
-        text.append(f"{chr(10) if text else ''}{ago(now - failure.at)}: {headline(failure.text)}")
+        text.append(f"{chr(10) if text else ''}{ago(now - failure.at)}: ")
+        text.append(headline(failure.text), style=FIRST_CAUSE)
         if failure.action:
             text.append(f" ({headline(failure.action)})", style="green")
     count = picture.failure_count

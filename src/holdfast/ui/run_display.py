@@ -74,7 +74,7 @@ class BackgroundDisplay:
         self._redirect = redirect
         self._clock = clock
         self._picture = Picture()
-        self._state = ("", "")  # the last that was told
+        self._state = ("", "")  # the last one shown
         self._news: deque[OutputLine | DisplayNotice] = deque()
         self._dropped = 0
         self._done = threading.Event()

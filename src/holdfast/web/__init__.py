@@ -1,1 +1,1 @@
-"""``holdfast ui``: runs and experiments in a browser, read from storage. All it writes is a request to stop one."""
+"""``holdfast ui``: runs and experiments in a browser, read from storage. It writes only requests to stop a run."""

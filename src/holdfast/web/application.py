@@ -31,19 +31,20 @@ from holdfast.web.pages import Pages, plotly_script
 from holdfast.web.recent import Recent
 from holdfast.web.run_list import RunList
 from holdfast.web.run_rows import RunRow, count_states, driver_text
-from holdfast.web.run_view import RunView, curves_json, glance, is_long, run_view
+from holdfast.web.run_view import RunView, curves_json, is_long, run_view
 from holdfast.web.search_view import plots_json, trials_json
 from holdfast.web.searches import Searches
 from holdfast.web.storages import Storages, link
+from holdfast.web.watched_run import WatchedRun
 
-_INDEXES = 12  # curves of the runs that were looked at last
-_LIST_S = 0.15  # of reading runs, before the list is shown; the page's event stream reads all of them
-_SLICE_S = 0.25  # of reading reports, in one request
-_LATER_SLICE_S = 1.0  # when the page shows a sample already
+_INDEXES = 12  # the curves of as many runs are kept
+_LIST_S = 0.15  # to read runs before the list is shown; the page's event stream reads all of them
+_SLICE_S = 0.25  # to read reports in one request
+_LATER_SLICE_S = 1.0  # the same, when the page already shows a sample
 _FORM_BYTES = 10_000
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # addresses of static files have a version
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # addresses of static files contain a version
 
 
 class Application:
@@ -90,8 +91,12 @@ class Application:
     async def run(self, request: Request) -> Response:
         address = request.path_params["address"]
 
+        watched = self.watches.watched(address) if "whole" in request.query_params else None
+
         def look() -> tuple[StoredRun, RunView | None]:
             stored = self.storages.open(address)
+            if isinstance(watched, WatchedRun):
+                return stored, watched.view()
             if isinstance(stored, StoredExperiment) or ("whole" not in request.query_params and is_long(stored)):
                 return stored, None
             return stored, run_view(stored)
@@ -206,7 +211,8 @@ class Application:
     async def events(self, request: Request) -> Response:
         address = request.path_params["address"]
         stored = await run_in_threadpool(self.storages.open, address)
-        return self._stream(address, lambda: self._glance(stored), [stored.location])
+        watched = None if isinstance(stored, StoredExperiment) else WatchedRun(stored)
+        return self._stream(address, lambda: self._glance(stored, watched), [stored.location], watched)
 
     async def events_of_all(self, request: Request) -> Response:
         return self._stream("", self._glance_at_all, self.storages.locations)
@@ -214,15 +220,16 @@ class Application:
     def _glance_at_all(self) -> dict[str, Any]:
         return {"version": _version_of(self._list.rows())}
 
-    def _glance(self, stored: StoredRun) -> dict[str, Any]:
+    def _glance(self, stored: StoredRun, watched: WatchedRun | None) -> dict[str, Any]:
+        if watched is not None:
+            return {"version": watched.glance()}
         stored.look_again()
-        if isinstance(stored, StoredExperiment):
-            return {"version": self._searches.look(stored).stamp}
-        return {"version": glance(stored)}
+        assert isinstance(stored, StoredExperiment)
+        return {"version": self._searches.look(stored).stamp}
 
-    def _stream(self, address: str, look: Any, locations: Iterable[Location]) -> Response:
+    def _stream(self, address: str, look: Any, locations: Iterable[Location], watched: Any = None) -> Response:
         every_s = max((location.pause_s(*LOOKS_EVERY_S) for location in locations), default=LOOKS_EVERY_S[0])
-        return StreamingResponse(self.watches.stream(address, look, every_s), media_type="text/event-stream")
+        return StreamingResponse(self.watches.stream(address, look, every_s, watched), media_type="text/event-stream")
 
     # Actions
 
@@ -256,7 +263,7 @@ class Application:
 
 
 def _version_of(rows: Sequence[RunRow]) -> str:
-    """Differs when there is something new to show."""
+    """Changes when there is something new to show."""
     return " ".join(f"{row.address}:{row.state}:{row.reports}:{row.failures}:{len(row.trouble)}" for row in rows)
 
 
@@ -289,7 +296,7 @@ def _verify(stored: StoredRun, id: str) -> dict[str, Any]:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form, which is always short."""
+    """The fields of a form. Our forms are short."""
     body = b""
     async for piece in request.stream():
         body += piece

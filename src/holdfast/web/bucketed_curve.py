@@ -1,4 +1,4 @@
-"""One curve in few buckets, each with the least and the greatest value of the same number of reports."""
+"""One curve in few buckets. All buckets have the same number of reports; each keeps their least and greatest value."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.core.metric_names import flat_items, number
 
-BUCKETS = 600  # of a curve; it has at most twice as many while it grows
-METRICS = 64  # of a run
-_FIELDS = 4  # of a bucket: x and y of the least value, then of the greatest
+BUCKETS = 600  # per curve; at most twice as many while it grows
+METRICS = 64  # per run
+_FIELDS = 4  # per bucket: x and y of the least value, then of the greatest
 BUCKET_BYTES = 8 * _FIELDS
 
 Point = tuple[float, float]
@@ -18,7 +18,7 @@ Bucket = tuple[float, float, float, float]
 
 
 class BucketedCurve:
-    """When there are too many buckets, each two become one."""
+    """When there are too many buckets, pairs of neighbours are merged."""
 
     __slots__ = ("_buckets", "_filled", "_last", "_limit", "_open", "_width", "odd")
 
@@ -48,13 +48,13 @@ class BucketedCurve:
         self._take((x, y, x, y), 1)
 
     def fit(self, limit: int) -> None:
-        """Have fewer buckets than twice that many from now on."""
+        """From now on, keep fewer than twice ``limit`` buckets."""
         self._limit = limit
         while self.count >= 2 * limit:
             self._halve()
 
     def points(self) -> list[Point]:
-        """In the order of the reports; exact as long as there are few."""
+        """In the order of the reports. Exact as long as there are few reports."""
         points: list[Point] = []
         values = iter(self._buckets)
         for low_x, low, high_x, high in zip(values, values, values, values, strict=True):
@@ -79,7 +79,7 @@ class BucketedCurve:
         self._buckets = array("d")
         for first, second in zip(known[::2], known[1::2], strict=True):
             self._buckets.extend(_merged(first, second))
-        if alone is not None:  # it comes before what the open bucket has
+        if alone is not None:  # it comes before those in the open bucket
             self._open = _merged(alone, self._open) if self._filled else alone
             if not self._filled:
                 self._last = max((alone[0], alone[1]), (alone[2], alone[3]))
@@ -94,7 +94,7 @@ def _merged(a: Bucket, b: Bucket) -> Bucket:
 
 
 class AttemptCurves:
-    """The curves of one attempt, one for each metric."""
+    """The curves of one attempt, one per metric."""
 
     def __init__(self, base: int) -> None:
         self.base = base
@@ -129,5 +129,5 @@ class AttemptCurves:
 
     @property
     def seen(self) -> int:
-        """Bytes that were read, with the beginning of a line that has not ended yet."""
+        """Bytes read so far, including an unfinished last line."""
         return self.offset + len(self.rest)

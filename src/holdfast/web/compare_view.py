@@ -1,4 +1,4 @@
-"""Runs or trials side by side: how far they came, the settings that differ, and their curves over each other."""
+"""Runs or trials side by side: their progress, the settings that differ, and their curves in one plot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.web.curve_index import CurveIndex
 from holdfast.web.run_rows import QUICKLY_READ
 from holdfast.web.run_view import curves_json
 
-COMPARED = 8  # as many as there are colours
+COMPARED = 8  # the number of colours
 _METRICS = 20
 
 
@@ -63,7 +63,7 @@ def compare_view(runs: Sequence[tuple[str, StoredRun]]) -> CompareView:
 
 
 def compared_json(runs: Sequence[tuple[StoredRun, CurveIndex]], within_s: float) -> dict[str, Any]:
-    """For each metric the surviving curve of every run that has it."""
+    """For each metric, the surviving curve of every run that has it."""
     found = [(run.read(with_driver=False, with_manifests=False), index) for run, index in runs]
     each = [curves_json(reading, index, within_s / len(runs)) for reading, index in found]
     metrics: dict[str, list[dict[str, Any]]] = {}

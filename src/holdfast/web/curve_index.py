@@ -1,9 +1,9 @@
 """Curves of a run with any number of reports, in bounded memory: the least and greatest value of each bucket of
 reports.
 
-Reports are read once, a slice at a time, so that a request never takes long; until all of them are read, a sample of
-lines from the whole file represents the rest. Later reports are read from where the last look ended. The more curves a
-run has, the fewer buckets each of them gets.
+Reports are read once, a slice at a time, so that no request takes long. Until all of them are read, a sample of lines
+from the whole file stands for the rest. Each look continues where the last one ended. The more curves a run has, the
+fewer buckets each of them gets.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from holdfast.store.parallel import in_parallel
 from holdfast.web.bucketed_curve import BUCKET_BYTES, BUCKETS, AttemptCurves
 
 ATTEMPTS = 200  # the last ones
-ALL_BUCKETS = 120_000  # of all curves of a run together, as long as each has a few
+ALL_BUCKETS = 120_000  # of all curves of a run together; each curve has at least LEAST_BUCKETS
 LEAST_BUCKETS = 8
 _SAMPLES = 400
-_SAMPLING_S = 1.0  # more than a request should take, for the samples of all attempts
-_PIECE_LINES = 2_000  # between two looks at the clock
-_BIG = 4 << 20  # bytes; less is read in a moment
-_STILL_WRITTEN = 2  # attempts, the last ones: what a killed one had reported may come late
+_SAMPLING_S = 1.0  # additional time of a request, for samples of all attempts
+_PIECE_LINES = 2_000  # read between two looks at the clock
+_BIG = 4 << 20  # bytes; fewer are read quickly
+_STILL_WRITTEN = 2  # the last attempts: reports of a killed one may arrive late
 
 
 class CurveIndex:
-    """The curves of one run, as far as they have been read. Used by several threads."""
+    """The curves of one run, as far as they have been read. Thread-safe."""
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
@@ -40,8 +40,8 @@ class CurveIndex:
         self._complete: set[int] = set()  # attempts that were read and have ended
 
     def advance(self, starts: Sequence[AttemptStarted], within_s: float, run: StoredRun | None = None) -> float:
-        """Read new reports, for about this long. Returns the share of the reports that has been read, up to 1. ``run``:
-        as it is opened for this look."""
+        """Read new reports, for about this long. Returns the share of the reports that has been read, from 0 to 1.
+        ``run``: the run as it was opened for this look."""
         deadline = time.monotonic() + within_s
         starts = starts[-ATTEMPTS:]
         with self._lock:
@@ -52,7 +52,7 @@ class CurveIndex:
                 number = started.attempt_number
                 attempt = self._attempts.setdefault(number, AttemptCurves(started.base))
                 size = self._sizes[number]
-                if size < attempt.seen:  # it was replaced
+                if size < attempt.seen:  # the file was replaced
                     attempt = self._attempts[number] = AttemptCurves(started.base)
                 if attempt.seen < size:
                     self._read(number, attempt, size, deadline)
@@ -65,13 +65,13 @@ class CurveIndex:
             return 1.0 if done >= whole else done / whole
 
     def attempts(self) -> dict[int, AttemptCurves]:
-        """The known part of each: all of it, or a sample while most is unread."""
+        """The curves of each attempt: what has been read, or a sample while most is unread."""
         with self._lock:
             return {number: self._samples.get(number, attempt) for number, attempt in self._attempts.items()}
 
     @property
     def size(self) -> int:
-        """The bytes that its buckets take."""
+        """The bytes that all buckets take."""
         with self._lock:
             return sum(curve.count for one in self._all() for curve in one.curves.values()) * BUCKET_BYTES
 
@@ -79,7 +79,7 @@ class CurveIndex:
         return [*self._attempts.values(), *self._samples.values()]
 
     def _look_at_sizes(self, starts: Sequence[AttemptStarted]) -> None:
-        """At an object store each is a request. Of attempts that were dropped from the list nothing is kept."""
+        """On an object store each size is a request. Attempts that are not in the list any more are dropped."""
         numbers = [started.attempt_number for started in starts]
         for known in (self._attempts, self._samples, self._sizes):
             for gone in known.keys() - set(numbers):
@@ -94,7 +94,7 @@ class CurveIndex:
             one.fit(limit)
 
     def _read(self, attempt_number: int, attempt: AttemptCurves, size: int, deadline: float) -> None:
-        is_here = bool(self._run.location.directory_here())  # else each sample is a request
+        is_here = bool(self._run.location.directory_here())  # otherwise each sample would be a request
         is_big = size - attempt.offset > _BIG and time.monotonic() < deadline + _SAMPLING_S
         if is_big and is_here and attempt_number not in self._samples:
             self._samples[attempt_number] = self._sample(attempt_number, attempt.base, size)
@@ -114,7 +114,7 @@ class CurveIndex:
                     return
         if attempt.seen >= size:
             row = parse_line(attempt.rest)
-            if row is not None:  # a file that another tool has written may end without a newline
+            if row is not None:  # a file that another tool wrote may end without a newline
                 attempt.add(row)
                 attempt.offset, attempt.rest = attempt.offset + len(attempt.rest), b""
 

@@ -1,7 +1,7 @@
-"""Who may use the server: requests with its token, by one of its own names, from its own pages.
+"""Decides which requests are answered: those with the token, to one of the server's own names, from its own pages.
 
-A page of another site can make a browser send requests here. It does not know the token, cannot send the cookie with a
-form (its Origin is another one), and with a name that it has redirected to this machine its Host is not one of ours.
+A page of another site can make a browser send requests here. But it does not know the token, a form that it sends has
+another Origin, and if it redirects a name of its own to this machine, the Host is not one of ours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADERS = {
     "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "same-origin",  # without a referrer, a form would come from the origin "null"
+    "Referrer-Policy": "same-origin",  # without any referrer, the Origin of a form would be "null"
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
@@ -41,7 +41,7 @@ def new_token() -> str:
 
 
 class Guard:
-    """An ASGI application around the other one."""
+    """An ASGI application that passes allowed requests on to another one."""
 
     def __init__(self, app: Any, *, token: str, host: str, refuse: Refuse) -> None:
         self._app, self._token, self._refuse = app, token, refuse
@@ -65,7 +65,7 @@ class Guard:
         await (self._app if response is None else response)(scope, receive, send_with_headers)
 
     def _judge(self, request: Request) -> Response | None:
-        """None: let it in."""
+        """None if the request is allowed, otherwise the refusal."""
         host = request.headers.get("host", "")
         if not self._is_ours(host):
             return self._refuse(request, 403, f"This server does not answer to the name {host!r}.")
@@ -104,7 +104,7 @@ class Guard:
 
     @staticmethod
     def _cookie_name(request: Request) -> str:
-        """With the port: cookies are shared by all servers of a host."""
+        """Contains the port, because all servers of a host share cookies."""
         return f"holdfast_ui_{_split(request.headers.get('host', ''))[1] or 80}"
 
     def _is_ours(self, host: str) -> bool:
@@ -113,12 +113,12 @@ class Guard:
 
 
 def checks_form(token: str, given: object) -> bool:
-    """Whether a form was made by a page of this server."""
+    """Whether a page of this server made the form."""
     return isinstance(given, str) and hmac.compare_digest(given.encode(errors="replace"), form_token(token).encode())
 
 
 def form_token(token: str) -> str:
-    """The value that a page may hold: it does not reveal the token."""
+    """A value that a page may hold, because it does not reveal the token."""
     return hmac.new(token.encode(), b"holdfast form", "sha256").hexdigest()
 
 
@@ -142,7 +142,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_address(name: str) -> bool:
-    """A name can be redirected to this machine by its owner; an address cannot."""
+    """The owner of a name can redirect it to this machine. An address cannot be redirected."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

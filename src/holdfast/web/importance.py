@@ -1,9 +1,9 @@
-"""How much each parameter of a search says about its results, alone.
+"""How much each single parameter of a search explains its results.
 
-The results are put in order, so that outliers and scales do not count. A parameter's values are put in groups: each
-value its own, or up to ten groups of equal size for numbers that seldom repeat. Its importance is the share of the
-variance of the ranks that is between the groups, less what as many groups would explain by chance (epsilon squared).
-What parameters do together does not show.
+Results are replaced by their ranks, so outliers and scales do not matter. A parameter's values form groups: each value
+its own, or up to ten groups of equal size for numbers that seldom repeat. The importance is the share of the variance
+of the ranks that lies between the groups, minus what as many groups would explain by chance (epsilon squared). Effects
+that need several parameters together do not show.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 _GROUPS = 10
 _FEWEST = 4  # trials
-_REPEATED = 3  # trials a value, on average, where each value of a few numbers is a group
+_REPEATED = 3  # average number of trials per value, above which each value of a number is a group
 
 
 def importances(params: Sequence[Mapping[str, Any]], results: Sequence[float]) -> list[tuple[str, float]]:
-    """Each parameter with its importance from 0 to 1, the greatest first; none if there are too few results."""
+    """Each parameter with its importance from 0 to 1, the greatest first. Empty if there are too few results."""
     if len(results) < _FEWEST:
         return []
     ranks = _ranks(results)

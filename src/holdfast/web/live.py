@@ -1,7 +1,7 @@
-"""Pages that follow storage: one look at a time for each watched run, however many pages watch it.
+"""Pages that follow storage. Each watched run is read by one task, however many pages watch it.
 
-A look reads what the command line reads too, and pauses ten times as long as it took (at most 15 s), so that watching
-costs little. It ends with the last page.
+A look reads the same as the command line. The task then pauses for ten times as long as the look took (at most 15 s),
+so watching costs little. It ends with the last page.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-LOOKS_EVERY_S = (1.0, 5.0)  # on a disk, and at an object store
-_REST = 10  # times as long as a look took
-_LONGEST_REST_S = 15.0  # a person watches
+LOOKS_EVERY_S = (1.0, 5.0)  # on a disk; on an object store
+_REST = 10  # times the duration of a look
+_LONGEST_REST_S = 15.0  # because a person watches
 _HEARTBEAT_S = 15.0
 
-Look = Callable[[], Any]  # its return value differs when something has changed
+Look = Callable[[], Any]  # returns another value when something has changed
 
 
 class PageWatch:
-    def __init__(self, look: Look, every_s: float) -> None:
-        self._look, self._every_s = look, every_s
+    def __init__(self, look: Look, every_s: float, watched: Any) -> None:
+        self._look, self._every_s, self.watched = look, every_s, watched
         self.pages = 0
         self.state: Any = None
         self.changed = asyncio.Event()
@@ -35,7 +35,7 @@ class PageWatch:
             began = time.monotonic()
             try:
                 state = await run_in_threadpool(self._look)
-            except Exception as error:  # storage may be back at the next look
+            except Exception as error:  # storage may be available again at the next look
                 state = {"error": str(error)}
             if state != self.state:
                 self.state = state
@@ -52,11 +52,16 @@ class PageWatches:
     def __len__(self) -> int:
         return len(self._watches)
 
-    async def stream(self, address: str, look: Look, every_s: float) -> AsyncIterator[bytes]:
-        """Server-sent events: the state at first, and whenever it has changed."""
+    def watched(self, address: str) -> Any:
+        """What the first page passed to ``stream``; None if no page watches."""
+        watch = self._watches.get(address)
+        return None if watch is None else watch.watched
+
+    async def stream(self, address: str, look: Look, every_s: float, watched: Any = None) -> AsyncIterator[bytes]:
+        """Server-sent events: the state now, and again whenever it has changed."""
         watch = self._watches.get(address)
         if watch is None:
-            watch = self._watches[address] = PageWatch(look, every_s)
+            watch = self._watches[address] = PageWatch(look, every_s, watched)
         watch.pages += 1
         sent: Any = None
         try:

@@ -1,4 +1,4 @@
-"""Logs for pages: the end of one, new lines, and the lines that contain a text; stacks of a hang."""
+"""Logs for pages: the end of a log, new lines, lines that contain a text, and the stacks of a hang."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def log_since(stored: StoredRun, attempt: int, rank: int, start: int) -> dict[st
 
 
 def log_matches(stored: StoredRun, attempt: int, rank: int, text: str) -> dict[str, Any]:
-    """The last lines with that text, in any case, each with its number."""
+    """The last lines that contain the text, ignoring case, each with its number."""
     wanted = text.casefold()
     found: deque[tuple[int, str]] = deque(maxlen=_MATCHES)
     count, rest = 0, b""
@@ -58,7 +58,7 @@ def log_matches(stored: StoredRun, attempt: int, rank: int, text: str) -> dict[s
 
 
 def stack_columns(stacks: Mapping[int, str]) -> list[dict[str, Any]]:
-    """For each different stack, the ranks that have it: the thread that trains comes first, then what others do."""
+    """For each different stack, the ranks that have it. The training thread comes first, then the others."""
     columns: dict[str, tuple[list[int], str]] = {}
     for rank, text in sorted(stacks.items()):
         threads = [part for part in wording.lines(text).split("\n\n") if part.strip()]

@@ -1,4 +1,5 @@
-"""Templates to pages. Everything that a template shows is escaped; only ``pictures`` makes HTML, and escapes itself."""
+"""Renders templates as pages. Templates escape everything that they show. Only ``pictures`` makes HTML; it escapes
+itself."""
 
 from __future__ import annotations
 
@@ -65,12 +66,12 @@ def environment() -> jinja2.Environment:
 
 
 def _breakable(name: str) -> Markup:
-    """A long name of parts, which may break between them."""
+    """A long name, which the browser may break between its parts."""
     return Markup(str(escape(printable(name))).replace("_", "_<wbr>").replace("/", "/<wbr>"))
 
 
 def plotly_script() -> bytes:
-    """plotly.js, from plotly's package, without the import of that."""
+    """plotly.js from plotly's package, read without importing the package."""
     found = importlib.util.find_spec("plotly")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
@@ -78,7 +79,7 @@ def plotly_script() -> bytes:
 
 
 def _version() -> str:
-    """Changes with our files and with plotly, so that browsers may cache what they have loaded."""
+    """Changes with our files and with plotly, so browsers may cache what they have loaded."""
     known = sha256(f"{holdfast.__version__} {importlib.metadata.version('plotly')}".encode())
     known.update(picture_styles().encode())
     for path in sorted(_STATIC.iterdir()):

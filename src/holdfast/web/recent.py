@@ -1,6 +1,6 @@
-"""A bounded number of things that were made for runs, those that were used last.
+"""A cache of things that were made for runs. It keeps a bounded number: those that were used last.
 
-A run may be deleted and another one begun under its name, so each thing belongs to the run with one id.
+Each thing belongs to a run's id, because a run may be deleted and another one started under its name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of a run or experiment as one HTML file, with styles, scripts, plotly and data. It asks for nothing."""
+"""The page of a run or experiment as one HTML file, with styles, scripts, plotly and data. It makes no requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _search_report(stored: StoredExperiment) -> str:
 
 def _page(template: str, data: dict[str, Any], scripts: list[str], **values: Any) -> str:
     templates = environment()
-    templates.filters["ago"] = wording.moment  # a file is read at any time
+    templates.filters["ago"] = wording.moment  # the file may be opened at any later time
     page: str = templates.get_template(template).render(
         styles=Markup(picture_styles() + (_STATIC / "holdfast.css").read_text()),
         plotly=Markup(plotly_script().decode()),
@@ -70,6 +70,6 @@ def _page(template: str, data: dict[str, Any], scripts: list[str], **values: Any
 
 
 def _script_json(thing: Any) -> str:
-    """JSON that no HTML parser takes for the end of its element."""
+    """JSON in which no HTML parser finds the end of the element."""
     text = json.dumps(wording.plain_json(thing), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -12,10 +12,10 @@ from holdfast.runs.reading import Reading
 from holdfast.ui.display_picture import headline
 
 GOOD, BUSY, BAD, OVER = "good", "busy", "bad", "over"  # each has its own sign and colour
-_SILENT = 20  # times as long as a report took until now
+_SILENT = 20  # times the usual duration of a report
 _SILENT_S = 60.0
 _LITTLE_S = 0.05  # less is not worth a sentence
-_LOST = ("redone", "stalled", "down")
+_LOST = ("repeated", "stalled", "down")
 _RESTARTING = ("recovering", "waiting", "capacity")
 
 
@@ -27,9 +27,9 @@ class RunHealth:
 
 
 def lost_s(ledger: Ledger) -> float:
-    """What failures and missing storage, nodes or drivers cost: up to the next report, with the start of workers."""
+    """The time lost to failures and to missing storage, nodes or drivers, up to the next report after each."""
     restarting, until = 0.0, 0.0
-    for failure in ledger.failures:  # one that followed before the next report counts from where the first one ends
+    for failure in ledger.failures:  # overlapping ones count once
         ended = failure.time + (failure.recovered_s or 0.0)
         restarting += max(0.0, ended - max(until, failure.time))
         until = max(until, ended)
@@ -99,7 +99,7 @@ def _sentence(text: str) -> str:
 
 
 def trouble_of(found: Reading, history: AttemptHistory, now: float | None = None) -> list[str]:
-    """What a person should look at. A run without a driver is not in trouble for that alone."""
+    """What a person should look at. A run without a driver is not in trouble just because of that."""
     trouble = []
     if found.past.is_damaged:
         trouble.append("The journal is damaged")
@@ -127,7 +127,7 @@ def trouble_of(found: Reading, history: AttemptHistory, now: float | None = None
 
 
 def _silence(found: Reading, history: AttemptHistory, now: float) -> str:
-    """A run without a hang timeout may hang unseen: compare the wait for a report with how long one took until now."""
+    """Without a hang timeout, nothing else notices a hang: compare the wait for a report with its usual duration."""
     reports, last = found.last_report
     attempt = history.attempts[-1] if history.attempts else None
     if attempt is None or last is None or attempt.outcome != RUNNING or reports - attempt.base < 2:

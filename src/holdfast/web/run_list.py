@@ -1,4 +1,4 @@
-"""The rows of the list of all runs, kept between requests: a run that nobody drives is read again only when it has
+"""The rows of the list of all runs, kept between requests. A run without a driver is read again only when it has
 changed, and a page does not wait until all runs have been read."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _KnownRow:
 
 
 class RunList:
-    """Used by several threads."""
+    """Thread-safe."""
 
     def __init__(self, storages: Storages, searches: Searches) -> None:
         self._storages, self._searches = storages, searches
@@ -35,8 +35,8 @@ class RunList:
         self._lock = threading.Lock()
 
     def rows(self, within_s: float | None = None) -> list[RunRow]:
-        """Of all runs, those that run first, then by their last change. What could not be read in that time is as it
-        was at the last look, or has only its name."""
+        """The rows of all runs: running ones first, then by their last change. A run that could not be read in that
+        time has its previous row, or a row with only its name."""
         deadline = None if within_s is None else time.monotonic() + within_s
         found = self._storages.runs()
         rows = in_parallel(lambda pair: self._row(*pair, deadline), found)
@@ -61,8 +61,8 @@ class RunList:
 
 
 def _stamp(location: Location) -> Any:
-    """Stays the same as long as the row does: of a run without a driver, its id, whether run.json is intact, and its
-    journal's stamp. None if it is unknown or costs as much as reading the run."""
+    """Stays the same as long as the row does: the id of a run without a driver, whether run.json is intact, and its
+    journal's stamp. None if it is unknown, or costs as much as reading the run."""
     stored = StoredRun(location, READ_PATIENCE_S, once=True)
     try:
         stamp = stored.store.journal_stamp()

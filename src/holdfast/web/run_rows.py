@@ -24,11 +24,11 @@ from holdfast.web.run_health import trouble_of
 from holdfast.web.search_index import SearchSnapshot
 from holdfast.web.searches import Searches
 
-# Exceptions that reading may raise if a file has intact records that no version of Holdfast writes.
+# What reading may raise if a file has intact records that no version of Holdfast writes.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
 READING = "reading"  # the state of a row that is not known yet
 _STATES = ("running", "failed", "interrupted", "stopped", "finished")
-QUICKLY_READ = 300_000  # bytes of reports, for what a run lost; of more the edges are enough
+QUICKLY_READ = 300_000  # bytes of reports, to find the lost time; of longer files only both ends are read
 
 
 @dataclass
@@ -43,7 +43,7 @@ class RunRow:
     progress_text: str = ""
     eta_s: float | None = None
     metrics: list[tuple[str, str]] = field(default_factory=list)
-    metric_key: str = ""  # by which rows are sorted: the name of the first metric, and its value
+    metric_key: str = ""  # rows are sorted by this: the name and value of the first metric
     failures: int = 0
     goodput: float | None = None
     driver: str = ""
@@ -76,13 +76,13 @@ def run_row(address: str, location: Location, searches: Searches) -> RunRow:
             row.trouble.append("run.json is damaged")
     except (HoldfastError, OSError) as error:
         row.trouble.append(headline(str(error)))
-    except NONSENSE as error:  # whatever is wrong with this run, list the others
+    except NONSENSE as error:  # whatever is wrong with this run, still list the others
         row.trouble.append(f"Cannot be read ({type(error).__name__}: {headline(str(error))})")
     return row
 
 
 def count_states(rows: Sequence[RunRow]) -> list[tuple[str, int]]:
-    """How many are in each state, and in trouble, with what needs a person first."""
+    """How many runs are in each state, and in trouble; what needs a person comes first."""
     counts = Counter(row.state for row in rows)
     known = [("trouble", sum(bool(row.trouble) for row in rows))]
     order = [state for state in _STATES if state in counts]
@@ -132,7 +132,7 @@ def _fill_search(row: RunRow, found: SearchSnapshot | None) -> None:
 
 
 def eta_s(found: Reading, history: AttemptHistory, progress: float | None) -> float | None:
-    """From the pace of the present attempt."""
+    """Estimated from the pace of the current attempt."""
     attempt = history.attempts[-1] if history.attempts else None
     reports, last = found.last_report
     if found.driver is None or not progress or progress >= 1 or attempt is None or last is None:

@@ -1,4 +1,4 @@
-"""The content of a run's page at one moment. Nothing here reads all reports: curves come from ``curve_index``."""
+"""The content of a run's page at one moment. Nothing here reads all reports; curves come from ``curve_index``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.core.metric_names import flat_items
 from holdfast.core.run.state import ValidationStatus
 from holdfast.runs import timeline
-from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, attempt_history
+from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, WrittenHistory, attempt_history
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.past import IDENTITY
 from holdfast.runs.pending_checkpoints import PendingCheckpoint, pending_checkpoints
@@ -31,7 +31,7 @@ from holdfast.web.run_rows import QUICKLY_READ, driver_text, eta_s
 
 _LONG_JOURNAL = 500_000  # bytes
 _LAST_LINES = 20
-_FAILURES_WITH_LINES = 10  # the last ones: each is a look into a log
+_FAILURES_WITH_LINES = 10  # the last ones, because each one costs a look into a log
 _SHOWN_MOMENTS = 500
 _SHOWN_CHECKPOINTS = 200
 
@@ -71,10 +71,10 @@ class SettingsChange:
 
 @dataclass(frozen=True)
 class RunLogs:
-    """Which logs there may be. They are not listed: there may be thousands, and each listing may be a request."""
+    """The logs that may exist. They are not listed: there may be thousands, and each listing may be a request."""
 
     newest: int = 0  # attempt
-    ranks: int = 1  # of the largest attempt
+    ranks: int = 1  # those of the largest attempt
 
     @classmethod
     def of(cls, attempts: Sequence[int], history: AttemptHistory) -> RunLogs:
@@ -109,7 +109,7 @@ class RunView:
     settings_changes: list[SettingsChange]
     damage: list[Damage]
     logs: RunLogs
-    hangs: list[tuple[int, int]]  # attempts whose stacks were taken, with the rank that seems to be the cause or -1
+    hangs: list[tuple[int, int]]  # attempts whose stacks were taken, with the rank that seems to hang, or -1
     version: str
 
     @property
@@ -127,15 +127,20 @@ def version_of(found: Reading, history: AttemptHistory, pending: Sequence[Pendin
 
 
 def is_long(stored: StoredRun) -> bool:
-    """Whether reading its journal takes so long that the page is painted first, and asks for its content then."""
+    """Whether reading the journal takes so long that the page is shown first and requests its content afterwards."""
     return stored.journal_size() > _LONG_JOURNAL
 
 
 def glance(stored: StoredRun) -> str:
-    """The version alone, for a page that watches."""
+    """Only the version, for a page that waits for changes."""
     found = stored.read(with_manifests=False)
-    history = attempt_history(found.records, None if found.driver is None else time.time())
+    history = _history(stored, found)
     return version_of(found, history, pending_of(stored, found))
+
+
+def _history(stored: StoredRun, found: Reading) -> AttemptHistory:
+    written = stored.of_journal("history", lambda: WrittenHistory(found.records))
+    return written.until(None if found.driver is None else time.time())
 
 
 def pending_of(stored: StoredRun, found: Reading) -> list[PendingCheckpoint]:
@@ -146,7 +151,7 @@ def pending_of(stored: StoredRun, found: Reading) -> list[PendingCheckpoint]:
 
 def run_view(stored: StoredRun, found: Reading | None = None) -> RunView:
     found = stored.read() if found is None else found
-    history = attempt_history(found.records, None if found.driver is None else time.time())
+    history = _history(stored, found)
     ledger = found.quick_ledger(QUICKLY_READ)
     identity, pending = stored.known_identity(), pending_of(stored, found)
     reports, last = found.last_report
@@ -168,7 +173,7 @@ def run_view(stored: StoredRun, found: Reading | None = None) -> RunView:
         health=health_of(found, history, ledger, trouble),
         lost_s=lost_s(ledger),
         history=history,
-        moments=timeline.moments(found.records)[-_SHOWN_MOMENTS:],
+        moments=stored.of_journal("moments", lambda: timeline.moments(found.records)[-_SHOWN_MOMENTS:]),
         ledger=ledger,
         failures=_failures(stored, history, ledger),
         checkpoints=_checkpoints(found, history.resumed),
@@ -217,7 +222,7 @@ def _failures(stored: StoredRun, history: AttemptHistory, ledger: Ledger) -> lis
 
 
 def _located(stored: StoredRun, history: AttemptHistory, account: FailureAccount) -> FailureAccount:
-    """With the report that its attempt came to. A rank that hung has not said it, but the reports did."""
+    """The account with the last report of its attempt. A rank that hung did not send it, but its reports show it."""
     spans = [span for span in history.attempts if span.number >= account.attempt]
     last = next(filter(None, map(parse_line, stored.reports_backwards(account.attempt))), None)
     if last is None or not spans or spans[0].number != account.attempt:
@@ -325,12 +330,12 @@ def curves_json(found: Reading, index: CurveIndex, within_s: float) -> dict[str,
 
 
 def _reached(attempt: AttemptCurves | None) -> int:
-    """The report that an attempt came to; -1 if it made none."""
+    """The number of reports up to the end of this attempt; -1 if it made none."""
     return -1 if attempt is None or attempt.last < 0 else attempt.base + attempt.last + 1
 
 
 def _is_counter(metric: Mapping[str, Any]) -> bool:
-    """Whether it counts reports, as an epoch or a step does: it says little, so it comes last."""
+    """Whether it only counts reports, as an epoch or a step does. Such a curve says little and comes last."""
     points = [point for part in metric["kept"] for point in zip(part["x"], part["y"], strict=True)]
     return len({y - x for x, y in points}) == 1 and len(points) > 1
 

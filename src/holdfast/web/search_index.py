@@ -1,4 +1,4 @@
-"""What pages know of a search, kept between requests: its journal is read again only when it has grown."""
+"""What pages know of a search, kept between requests. Its journal is read again only when it has grown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.store.sealed import Damage
 from holdfast.ui.display_picture import headline
 from holdfast.web import wording
 
-_QUICK_BYTES = 2 << 20  # of a journal that is read in a moment
+_QUICK_BYTES = 2 << 20  # a journal up to this size is read quickly
 ENDED = ("TERMINATED", "ERROR")
 
 
@@ -29,7 +29,7 @@ class SearchRow:
     directory: str
     status: str
     iteration: int
-    value: float | None  # the best of its results; the last one if nobody said what is better
+    value: float | None  # its best result; without a metric and mode, its last one
     last: float | None
     params: Mapping[str, Any]
     seconds: float
@@ -46,7 +46,7 @@ class SearchRow:
 
 @dataclass(frozen=True)
 class SearchSnapshot:
-    """A search at one look."""
+    """A search as one look found it."""
 
     version: str
     identity: Mapping[str, Any]
@@ -61,7 +61,7 @@ class SearchSnapshot:
 
     @property
     def stamp(self) -> str:
-        """Differs when there is something new to show."""
+        """Changes when there is something new to show."""
         return f"{self.state} {self.version}"
 
     @cached_property
@@ -73,7 +73,7 @@ class SearchSnapshot:
 
     @property
     def wanted(self) -> int:
-        """How many trials there will be, as far as that is known."""
+        """How many trials there will be, if known."""
         return trials_wanted(self.identity, len(self.rows), self.history.is_over) or len(self.rows)
 
     @cached_property
@@ -81,7 +81,7 @@ class SearchSnapshot:
         return sum(row.status in ENDED for row in self.rows)
 
     def eta_s(self, now: float | None = None) -> float | None:
-        """From the pace since the present driver started."""
+        """Estimated from the pace since the current driver started."""
         since = None if self.driver is None else self.driver.since
         if since is None or self.done >= self.wanted:
             return None
@@ -133,10 +133,10 @@ class SearchSnapshot:
 
 
 class SearchIndex:
-    """Used by several threads: one reads, the others wait for it."""
+    """Thread-safe: one thread reads, the others wait for it."""
 
     def __init__(self, stored: StoredExperiment) -> None:
-        """``stored`` may be for one look only; this looks again and again."""
+        """``stored`` may serve one look only, so it is opened again here for many looks."""
         self.stored = StoredExperiment(stored.location, stored.patience_s)
         self._lock = threading.Lock()
         self._size = -1
@@ -145,7 +145,7 @@ class SearchIndex:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a look takes no longer than a person notices."""
+        """Whether a look is too short to be noticed."""
         return self.stored.journal_size() in range(_QUICK_BYTES) or self.stored.journal_size() == self._size
 
     @property
@@ -181,14 +181,14 @@ def _param_name(name: str) -> str:
 
 
 def _params(trial: Any) -> dict[str, Any]:
-    """The searched parameters, with the trial's current values: a copy of another trial may have changed them."""
+    """The searched parameters with the trial's current values, which change when it copies another trial."""
     params = {str(name): value for name, value in flat_items(dict(trial.params or {}))}
     config = dict(flat_items(dict(trial.config or {}))) if params else {}
     return {_param_name(name): config.get(name, value) for name, value in params.items()}
 
 
 def _row(trial: Any, history: SearchHistory, driver: LivingDriver | None) -> SearchRow:
-    """Without a driver nothing runs, whatever the last one wrote."""
+    """Without a driver no trial runs, whatever the last driver wrote."""
     status = "PENDING" if driver is None and trial.status == "RUNNING" else trial.status
     began = history.began.get(trial.id)
     last = metric_number(trial.metrics, history.metric) if history.metric else None

@@ -24,7 +24,7 @@ _REPORTED = 5_000
 
 
 def trials_json(found: SearchSnapshot, query: Mapping[str, str]) -> dict[str, Any]:
-    """One page of the table, sorted and filtered here: there may be very many trials."""
+    """One page of the table, sorted and filtered here, because there may be very many trials."""
     rows: Sequence[SearchRow] = found.rows
     if query.get("status"):
         rows = [row for row in rows if row.status == query["status"]]
@@ -48,7 +48,7 @@ def trials_json(found: SearchSnapshot, query: Mapping[str, str]) -> dict[str, An
 
 
 def all_trials_json(found: SearchSnapshot) -> dict[str, Any]:
-    """For a report, which sorts and filters in the browser: the best trials, as many as fit into a file."""
+    """The best trials, as many as fit into a report file, which sorts and filters them in the browser."""
     names = param_names(found.rows)
     rows = sorted(found.rows, key=lambda row: _worth(row, found.history.mode))[:_REPORTED]
     kept = {row.id for row in rows}
@@ -103,7 +103,7 @@ def _sorted(rows: Sequence[SearchRow], sort: str, down: bool) -> list[SearchRow]
     known = [(row, value) for row in rows if (value := key(row)) is not None]
     missing = [row for row in rows if key(row) is None]
     known.sort(key=lambda pair: typed(pair[1]), reverse=down)
-    return [*(row for row, _ in known), *missing]  # unknown values come last, in both orders
+    return [*(row for row, _ in known), *missing]  # unknown values come last in both orders
 
 
 def param_names(rows: Sequence[SearchRow]) -> list[str]:
@@ -140,7 +140,7 @@ def plots_json(found: SearchSnapshot) -> dict[str, Any]:
 
 
 def _axis(values: Sequence[Any]) -> dict[str, Any]:
-    """Numbers as they are; other values by their number in a list of texts."""
+    """Numbers as they are; other values as their index in a list of texts."""
     numbers = [number(value) for value in values]
     finite = [value for value in numbers if value is not None and math.isfinite(value)]
     if values and len(finite) == len(values):
@@ -153,7 +153,7 @@ def _axis(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _chosen(scored: Sequence[SearchRow], mode: str, most: int) -> list[SearchRow]:
-    """The best, and an even sample of the others: the worst first, so that the best are drawn over them."""
+    """The best trials and an even sample of the others. The worst come first, so that the best are drawn on top."""
     if len(scored) > most:
         order = sorted(scored, key=lambda row: row.value or 0.0, reverse=mode == "max")
         best, rest = order[: most // 4], order[most // 4 :]
@@ -205,7 +205,7 @@ def _worth(row: SearchRow, mode: str) -> float:
 
 
 def _tree(found: SearchSnapshot) -> list[dict[str, Any]]:
-    """Who copied whom, in order, with what changed in the configuration."""
+    """Which trial copied which, in order, with the changes of the configuration."""
     names = {row.id: row for row in found.rows}
 
     def told(exploit: ExploitRecord) -> dict[str, Any]:

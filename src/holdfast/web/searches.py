@@ -1,4 +1,4 @@
-"""Searches that pages look at: small ones are read when they are asked for, large ones in the background at first."""
+"""The searches that pages show. A small one is read on request; a large one is first read in the background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.web.recent import Recent
 from holdfast.web.search_index import SearchIndex, SearchSnapshot
 
 _SEARCHES = 6
-_AFTER_PAINT_S = 0.4  # the page that asked needs its styles and scripts first, and Python runs one thread at a time
+_AFTER_PAINT_S = 0.4  # the page loads its styles and scripts first, and Python runs one thread at a time
 
 
 class Searches:
@@ -26,8 +26,8 @@ class Searches:
         return self.index(stored).look()
 
     def glance(self, stored: StoredExperiment, reads: bool = True) -> SearchSnapshot | None:
-        """What is known without waiting; None while a large one is read for the first time. ``reads``: read it in the
-        background, for a page that does not request its data afterwards."""
+        """What is known without waiting; None until a large search has been read once. ``reads``: start to read it in
+        the background, for a page that does not request the data itself."""
         index, key = self.index(stored), str(stored.location)
         if index.is_quick:
             return index.look()
@@ -40,7 +40,7 @@ class Searches:
 
     def _read(self, index: SearchIndex, key: str) -> None:
         try:
-            with contextlib.suppress(HoldfastError, OSError):  # the page itself says so
+            with contextlib.suppress(HoldfastError, OSError):  # the page shows the error itself
                 index.look()
         finally:
             self._reading.discard(key)

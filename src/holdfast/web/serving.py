@@ -23,7 +23,7 @@ def serve(
     announce: Callable[[str, str], None],
     token: str | None = None,
 ) -> None:
-    """``announce`` gets the link with the token, and a warning that may be empty, when the port is bound."""
+    """When the port is bound, ``announce`` gets the link with the token, and a warning or an empty text."""
     token = token or new_token()
     bound = _bind(host, port)
     with bound:
@@ -32,12 +32,12 @@ def serve(
         config = uvicorn.Config(
             app,
             log_level="warning",
-            access_log=False,  # it would have the token in it
+            access_log=False,  # it would contain the token
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=2,
         )
-        config.load()  # who opens the link does not wait for imports
+        config.load()  # import now, so that the first request does not wait
         asyncio.run(anyio.sleep(0))
         name = "127.0.0.1" if host in ("0.0.0.0", "localhost") else "[::1]" if host == "::" else host
         shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
@@ -56,7 +56,7 @@ def _bind(host: str, port: int | None) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, number))
-            bound.listen()  # who opens the link before the server is ready waits
+            bound.listen()  # a request that comes before the server is ready waits
             return bound
         except OSError as error:
             bound.close()

@@ -1,6 +1,6 @@
 """The storage paths that are shown, and the runs in them by their addresses: ``{number of the storage}/{name}``.
 
-A name is taken only if the storage lists it, so no address leads out of a storage path.
+Names such as ``..`` are refused, so no address leads out of a storage path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.runs.stored_experiment import open_stored
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 
-ITSELF = "-"  # the name of a storage path that is a run
+ITSELF = "-"  # the name in the address, where the storage path itself is a run
 
 
 class Storages:
@@ -22,7 +22,7 @@ class Storages:
         self.locations = tuple(locations)
 
     def runs(self) -> list[tuple[str, Location]]:
-        """Address and place of each. A place that does not exist yet holds no runs."""
+        """The address and location of each run. A storage path that does not exist yet holds no runs."""
         found = []
         for number, location in enumerate(self.locations):
             if is_run(location):
@@ -45,10 +45,10 @@ class Storages:
         return location
 
     def open(self, address: str) -> StoredRun:
-        """For one look: each file is read once."""
+        """The run for one look, which reads each file once."""
         return open_stored(self.find(address), READ_PATIENCE_S, once=True)
 
 
 def link(page: str, address: str) -> str:
-    """The path of a run's page, which may have any characters in its name."""
+    """The path of the page of a run, whose name may have any characters."""
     return f"/{page}/{quote(address)}"

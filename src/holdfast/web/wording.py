@@ -1,4 +1,4 @@
-"""How values are put in words on pages. All of it is text: templates escape it."""
+"""How pages write values. All of it is text, which templates escape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.printable import duration, printable, printable_lines
 from holdfast.store.times import is_time
 from holdfast.ui.display_picture import clean, pick_metrics, value_text
 
-NONE = "\u2013"  # an en dash, as the templates have
+NONE = "\u2013"  # an en dash, as in the templates
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
 
 
@@ -48,14 +48,14 @@ def metrics(values: Any, count: int = 4) -> list[tuple[str, str]]:
 
 
 def first_metric(values: Any) -> str:
-    """Name and value of the first that is shown, for sorting."""
+    """The name and value of the first metric shown, for sorting."""
     if not isinstance(values, Mapping):
         return ""
     return next((f"{line(name)}\t{line(str(value))}" for name, value in pick_metrics(dict(flat_items(values)), 1)), "")
 
 
 def value(thing: Any) -> str:
-    """A value of a configuration, in one line."""
+    """A configuration value in one line."""
     if isinstance(thing, (dict, list, tuple)):
         try:
             return printable(json.dumps(thing, default=repr, ensure_ascii=False))
@@ -65,17 +65,17 @@ def value(thing: Any) -> str:
 
 
 def line(text: str) -> str:
-    """A line of a log, without escape sequences."""
+    """A line of a log without escape sequences."""
     return clean(text)
 
 
 def lines(text: str) -> str:
-    """Several lines, of an error for example, without escape sequences."""
+    """Several lines, such as those of an error, without escape sequences."""
     return printable_lines(_ESCAPE.sub("", text))
 
 
 def plain_json(thing: Any) -> Any:
-    """What strict JSON holds: a number that it lacks becomes None."""
+    """The value as strict JSON: NaN and infinities become None."""
     if isinstance(thing, Mapping):
         return {str(key): plain_json(item) for key, item in thing.items()}
     if isinstance(thing, (list, tuple)):

@@ -1,1 +1,1 @@
-"""What processes say to each other: typed messages and the stream that carries them."""
+"""What processes send to each other: typed messages, and the stream that carries them."""

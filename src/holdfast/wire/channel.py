@@ -1,4 +1,4 @@
-"""Messages over a stream socket: each is a four-byte length and a msgpack body."""
+"""Messages over a stream socket. Each is a four-byte length and a msgpack body."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pack(message: Message) -> bytes:
 
 
 class Unpacker(Generic[M]):
-    """Takes bytes as they come; gives whole messages."""
+    """Takes bytes as they arrive, and returns whole messages."""
 
     def __init__(self, kinds: Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(kinds)
@@ -49,7 +49,7 @@ class Unpacker(Generic[M]):
 
 
 def received(sock: socket.socket, size: int) -> bytes | None:
-    """What a non-blocking socket has; None if nothing has come, nothing if the other end is closed."""
+    """Read from a non-blocking socket: None if nothing has arrived, empty bytes if the other end is closed."""
     try:
         return sock.recv(size)
     except BlockingIOError:
@@ -59,7 +59,7 @@ def received(sock: socket.socket, size: int) -> bytes | None:
 
 
 def send_some(sock: socket.socket, unsent: bytearray) -> bool:
-    """Send as much as the other end takes now, and drop that; False if it is closed."""
+    """Send as much as the other end takes now, and drop that from the buffer. False if the other end is closed."""
     try:
         while unsent:
             del unsent[: sock.send(memoryview(unsent)[: 1 << 20])]
@@ -71,7 +71,7 @@ def send_some(sock: socket.socket, unsent: bytearray) -> bool:
 
 
 class Channel(Generic[M]):
-    """A blocking end of a stream; ``send`` may be called from any thread."""
+    """A blocking end of a stream. Any thread may call ``send``."""
 
     def __init__(self, sock: socket.socket, kinds: Any) -> None:
         self.socket = sock
@@ -84,7 +84,7 @@ class Channel(Generic[M]):
             self.socket.sendall(data)
 
     def receive(self) -> Iterator[M]:
-        """Messages until the other end has closed."""
+        """Messages until the other end closes the stream."""
         while True:
             try:
                 data = self.socket.recv(1 << 18)
@@ -95,7 +95,7 @@ class Channel(Generic[M]):
             yield from self._unpacker.feed(data)
 
     def close(self) -> None:
-        """End both directions, so that a thread that waits in ``receive`` returns."""
+        """Close both directions, so that a thread that waits in ``receive`` returns."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()

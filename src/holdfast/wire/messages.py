@@ -1,7 +1,7 @@
 """The messages between driver and agent. Small frozen structs, msgpack on the wire.
 
-``node_messages`` has those about nodes; ``worker_messages`` and ``zygote_messages`` have those between an agent and the
-processes below it. ``body`` fields that are bytes hold data that only the two ends understand (JSON of metrics, a
+``node_messages`` has the messages about nodes. ``worker_messages`` and ``zygote_messages`` have those between an agent
+and the processes below it. A ``body`` of bytes holds data that only the two ends understand (JSON of metrics, a
 cloudpickle of an exception).
 """
 
@@ -41,7 +41,7 @@ from .standby_messages import WorkerIsArmed as WorkerIsArmed
 from .task_messages import RunTask as RunTask
 from .task_messages import TaskDone as TaskDone
 from .worker_messages import (
-    Durable,
+    CheckpointCommitted,
     GoOn,
     HandoverAt,
     Notice,
@@ -51,15 +51,15 @@ from .worker_messages import (
     Raised,
     Reply,
     Report,
-    Request,
     SnapshotKept,
+    WorkerRequest,
 )
 
 # Driver to agent
 
 
 class Configure(Message, frozen=True, tag=True):
-    """The first message: what all workers of the session have in common."""
+    """The first message. It holds what all workers of the session have in common."""
 
     node_id: str
     run_name: str
@@ -76,7 +76,6 @@ class Configure(Message, frozen=True, tag=True):
     metadata: dict[str, Any]
     validates: bool  # whether the run has a validation function
     storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
-    storage_url: str = ""
     run_key: str = ""  # the same for every driver of the run, different for all other runs
     epoch: int = 0  # the driver's epoch
     scratch: str = ""  # with remote storage: the user's private directory that run_dir lies in, on each machine
@@ -85,18 +84,18 @@ class Configure(Message, frozen=True, tag=True):
     node_timeout_s: float = 10.0  # after this much silence, driver and agent consider each other lost
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
     rank_zero_only: bool = False  # the other ranks may not report
-    preload_early: bool = False  # import them as soon as workers have entered the train function instead
-    imported: tuple[str, ...] = ()  # modules of the script; a zygote imports them if it stays safe to fork
+    preload_early: bool = False  # import ``preload`` as soon as workers have entered the train function
+    imported: tuple[str, ...] = ()  # modules of the script; imported if a zygote can still fork safely after it
 
 
 class StartWorkers(Message, frozen=True, tag=True):
     attempt_number: int
     world_size: int
     base: int
-    checkpoint: str | None  # the id of what the attempt resumes from; with remote storage, the node has fetched it
+    checkpoint: str | None  # the id of the checkpoint to resume from; with remote storage, the node has fetched it
     places: list[Place]
     address: str = "127.0.0.1"  # where other nodes reach this one
-    joins: int = 0  # the lost ranks whose peers live, with the number of the replacement
+    joins: int = 0  # not 0: the workers replace lost ranks whose peers live; the number of the replacement
     snapshot: tuple[int, int] | None = None  # the recalled snapshot: the attempt that took it, and its step
     taken_by: int = 0  # how many workers that attempt had
 
@@ -107,7 +106,7 @@ class StopWorkers(Message, frozen=True, tag=True):
 
 
 class Seal(Message, frozen=True, tag=True):
-    """Hash the staged shards of these ranks and sync them to disk. The answer has all of them in one message."""
+    """Hash the staged shards of these ranks and sync them to disk. One message answers for all of them."""
 
     attempt_number: int
     ranks: list[int]
@@ -115,7 +114,7 @@ class Seal(Message, frozen=True, tag=True):
 
 
 class Gather(Message, frozen=True, tag=True):
-    """A checkpoint is complete: merge the node's part of it from these files of these ranks."""
+    """A checkpoint is complete: merge this node's part of it from these files of these ranks."""
 
     id: str
     attempt_number: int
@@ -151,7 +150,7 @@ class Forget(Message, frozen=True, tag=True):
 
 
 class Sweep(Message, frozen=True, tag=True):
-    """The leftovers of an earlier driver have been taken over: remove what attempts up to this one staged."""
+    """What an earlier driver left has been taken over: remove the files that attempts up to this one staged."""
 
     attempt_number: int
 
@@ -180,7 +179,7 @@ class Reports(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     reports: list[Report]
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class WorkerStarted(Message, frozen=True, tag=True):
@@ -193,14 +192,14 @@ class WorkerStarted(Message, frozen=True, tag=True):
 class WorkerIsReady(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class WorkerHasReturned(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     body: bytes
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class WorkerHasFailed(Message, frozen=True, tag=True):
@@ -212,35 +211,35 @@ class WorkerHasFailed(Message, frozen=True, tag=True):
     started: bool
     oom_killed: bool
     last_lines: list[str]
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class WorkerNoticed(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     reports: int
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class WorkerIsStopped(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     stopped: bool
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class WorkersGone(Message, frozen=True, tag=True):
     """No process of the attempt is left on the node."""
 
     attempt_number: int
-    orders: int = 0  # how many orders to start processes it has obeyed; 0: it does not count them
+    orders: int = 0  # how many orders to start processes the node has obeyed; 0: it does not count them
 
 
 class Asked(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
-    request: Request
-    process: int = 0  # the number of the replacement that the rank's process came with
+    request: WorkerRequest
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class Sealed(Message, frozen=True, tag=True):
@@ -252,7 +251,7 @@ class Sealed(Message, frozen=True, tag=True):
 
 
 class NodeNews(Message, frozen=True, tag=True):
-    """Events of several workers of a node at about the same time: a driver of many nodes gets one message per node."""
+    """Events of several workers of a node at about the same time, so that the driver gets one message per node."""
 
     of: list[Reports | Sealed]
 
@@ -292,7 +291,7 @@ class Pong(Message, frozen=True, tag=True):
     number: int
 
 
-# Runs that share an agent: the driver gives each a number. The agent's own run, of ``Configure``, has none
+# Several runs may share an agent: the driver gives each a number. The run of ``Configure`` has no number.
 
 RunOrder = (
     StartWorkers
@@ -306,7 +305,7 @@ RunOrder = (
     | Pressure
     | RunTask
     | Reply
-    | Durable
+    | CheckpointCommitted
     | Notice
     | HandoverAt
     | GoOn
@@ -355,7 +354,7 @@ RunNews = (
 
 
 class OpenRun(Message, frozen=True, tag=True):
-    """A run in addition to the agent's own, which was configured before. The answer is the run's ``NodeReady``."""
+    """Open a run in addition to the run of ``Configure``. The answer is the run's ``NodeReady``."""
 
     run: int
     configure: Configure
@@ -367,7 +366,7 @@ class InRun(Message, frozen=True, tag=True):
 
 
 class CloseRun(Message, frozen=True, tag=True):
-    """End what is left of the run. ``over``: it ended normally, so earlier orders are still carried out."""
+    """End the rest of the run. ``over``: the run ended normally, so earlier orders are still carried out."""
 
     run: int
     over: bool
@@ -379,7 +378,7 @@ class OfRun(Message, frozen=True, tag=True):
 
 
 def parts(message: Message) -> Iterator[Message]:
-    """The messages in it; most consist of one."""
+    """The messages inside this one; most messages hold only themselves."""
     match message:
         case NodeNews(of):
             yield from of
@@ -390,7 +389,7 @@ def parts(message: Message) -> Iterator[Message]:
 
 
 class RunClosed(Message, frozen=True, tag=True):
-    """The agent has nothing of the run any more. This is also the answer if it does not know the run."""
+    """The agent holds nothing of the run any more. This is also the answer if it does not know the run."""
 
     run: int
 

@@ -1,4 +1,4 @@
-"""Messages about a node: that it joins, its resources, leftovers of an earlier driver, and that it will be removed."""
+"""Messages about a node: that it joins, what resources it has, what an earlier driver left, that it will be removed."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class LeftReports(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     log: bytes  # as the rank wrote it
-    lost: list[int]  # reports whose files are not here, or not as they were
+    lost: list[int]  # reports whose files are missing or were changed
 
 
 class NodeReady(Message, frozen=True, tag=True):
-    """The engine adds the resources of the node. ``cpus`` may be infinite: as many workers as requested. ``seats``: the
-    resources granted for workers, whatever the machine has; None if no cluster grants them."""
+    """The engine adds the resources of the node. ``cpus`` may be infinite: as many workers as requested. ``seats`` are
+    the resources that a cluster granted for workers, whatever the machine has; None without a cluster."""
 
     node_id: str
     pid: int
     cpus: float
-    unsaved: list[bytes] = field(default_factory=list)  # manifests that an earlier driver's node gathered, not uploaded
+    unsaved: list[bytes] = field(default_factory=list)  # manifests gathered under an earlier driver, not uploaded
     left: list[LeftReports] = field(default_factory=list)
     gpus: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"  # where other nodes can reach it
     seats: list[Seat] | None = None
-    machine: str = ""  # its place, if workers may outlive their driver because of a network; else empty
-    clear: bool = True  # no process of an earlier agent of the run is left there
+    machine: str = ""  # which machine, where a network failure lets workers outlive their driver; else empty
+    clear: bool = True  # no process of an earlier agent of the run is left on the machine
 
 
 class NodeDraining(Message, frozen=True, tag=True):
-    """The node will be removed. Sent by its agent when that gets a SIGTERM, or by the engine."""
+    """The node will be removed. Sent by its agent after a SIGTERM, or by the engine."""
 
     node_id: str
     deadline_s: float  # seconds from now

@@ -13,7 +13,7 @@ class OpenDoor(Message, frozen=True, tag=True):
     """Open a port for another node, to test whether the two reach each other. The answer is ``DoorOpen``."""
 
     meeting: int
-    address: str  # the node's own address, as others know it
+    address: str  # the address at which other nodes reach this one
 
 
 class Meet(Message, frozen=True, tag=True):
@@ -27,7 +27,7 @@ class Meet(Message, frozen=True, tag=True):
 
 class Probed(Message, frozen=True, tag=True):
     ok: bool
-    findings: list[str]  # the problem
+    findings: list[str]  # what is wrong with the machine
 
 
 class DoorOpen(Message, frozen=True, tag=True):

@@ -28,8 +28,8 @@ class Replicate(Message, frozen=True, tag=True):
     """From now on, send a copy of each snapshot to these nodes."""
 
     to: list[PeerStore]
-    shared: bool  # also copy the parts that are the same on all ranks: too few nodes have them
-    number: int = 0  # of the driver's orders to copy; 0: there was none yet
+    shared: bool  # also copy the pieces that are the same on all ranks, because too few nodes have them
+    number: int = 0  # counts the driver's orders to copy; 0: there was none yet
 
 
 class Recall(Message, frozen=True, tag=True):
@@ -40,7 +40,7 @@ class Recall(Message, frozen=True, tag=True):
     step: int
     pieces: list[str]
     sources: dict[str, list[PeerStore]]  # the addresses of nodes that have the other pieces
-    number: int = 0  # the number of the recall, which the answer repeats
+    number: int = 0  # of this recall; the answer repeats it
 
 
 # To the driver
@@ -62,8 +62,8 @@ class SnapshotHeld(Message, frozen=True, tag=True):
     pieces: list[str]
     copies: list[str]  # the nodes that have copies
     final: bool  # no further copies will be made
-    alike: bytes = b""  # as the worker says
-    order: int = 0  # the number of the ``Replicate`` by which copies were made; 0: before the first
+    alike: bytes = b""  # as in the worker's ``Snapshot``
+    order: int = 0  # the number of the ``Replicate`` that asked for the copies; 0: before the first
 
 
 class Recalled(Message, frozen=True, tag=True):

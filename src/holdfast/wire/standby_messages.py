@@ -20,12 +20,12 @@ class StartStandby(Message, frozen=True, tag=True):
 
 
 class PromoteStandby(Message, frozen=True, tag=True):
-    """The standby takes the place of a lost rank. What is left of that rank's process is ended."""
+    """The standby takes the place of a lost rank. The agent ends what is left of that rank's process."""
 
     attempt_number: int
     number: int
     place: Place
-    checkpoint: str | None  # what the attempt resumed from
+    checkpoint: str | None  # the checkpoint that the attempt resumed from
     joins: int  # the number of the replacement
 
 
@@ -44,7 +44,7 @@ class WorkerIsArmed(Message, frozen=True, tag=True):
 
     attempt_number: int
     rank: int
-    process: int = 0  # the number of the replacement that the rank's process came with
+    process: int = 0  # the number of the replacement that started the rank's process; 0: none
 
 
 class StandbyIsReady(Message, frozen=True, tag=True):
@@ -53,7 +53,7 @@ class StandbyIsReady(Message, frozen=True, tag=True):
 
 
 class StandbyHasEnded(Message, frozen=True, tag=True):
-    """A standby exited before it was told to take a rank. After that, the message is ``WorkerHasFailed``."""
+    """A standby exited before it got a rank. After that, the message is ``WorkerHasFailed``."""
 
     attempt_number: int
     number: int

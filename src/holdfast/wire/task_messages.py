@@ -18,4 +18,4 @@ class TaskDone(Message, frozen=True, tag=True):
     body: bytes
     error: str = ""
     timed_out: bool = False
-    crashed: bool = False  # its process ended, or could not be started, and neither returned nor raised
+    crashed: bool = False  # its process died or could not be started, so the callable neither returned nor raised

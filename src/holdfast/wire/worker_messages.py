@@ -1,4 +1,4 @@
-"""Messages between an agent and a worker. After its assignment, a worker receives what the agent forwards."""
+"""Messages between an agent and a worker. The assignment comes first; the agent forwards the others from the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .message import Message
 
 
 class Offer(Message, frozen=True, tag=True):
-    """A checkpoint for a worker, and where its files are on this machine; empty if they are not."""
+    """A checkpoint for a worker, with the directory of its files on this machine; empty if they are not here."""
 
     id: str
     directory: str
@@ -26,8 +26,8 @@ class Place(Message, frozen=True, tag=True):
     local_world_size: int
     node_rank: int
     cpus: float = 1.0
-    devices: list[int] = field(default_factory=list)  # the index of its GPU among those that it sees
-    sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: as on its node
+    devices: list[int] = field(default_factory=list)  # the indices of its GPUs among those that it sees
+    sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: the node's
 
 
 class Memory(Message, frozen=True, tag=True):
@@ -36,7 +36,7 @@ class Memory(Message, frozen=True, tag=True):
     directory: str  # the directory of this run on this node
     step: int = -1
     world_size: int = 0  # of the attempt that took the snapshot
-    pieces: dict[str, str] = field(default_factory=dict)  # the files of it that are here, by piece
+    pieces: dict[str, str] = field(default_factory=dict)  # the files of the snapshot that are on this node, by piece
 
 
 class SnapshotKept(Message, frozen=True, tag=True):
@@ -45,8 +45,8 @@ class SnapshotKept(Message, frozen=True, tag=True):
 
     attempt_number: int
     step: int
-    given_up: bool = False  # it never will be complete: what stays is
-    complete: tuple[int, int] | None = None  # the newest that is, by attempt and step
+    given_up: bool = False  # this snapshot will never be complete; ``complete`` says which one to keep
+    complete: tuple[int, int] | None = None  # the newest complete snapshot: attempt and step
 
 
 class Assignment(Message, frozen=True, tag=True):
@@ -60,7 +60,6 @@ class Assignment(Message, frozen=True, tag=True):
     run_name: str
     run_dir: str
     storage: bytes  # as in Configure
-    storage_url: str
     offer: Offer | None
     env: dict[bytes, bytes]
     sys_path: list[bytes]
@@ -72,9 +71,9 @@ class Assignment(Message, frozen=True, tag=True):
     address: str = "127.0.0.1"
     lockstep: bool = False
     rank_zero_only: bool = False
-    joins: int = 0  # it replaces a lost rank: the number of the replacement
+    joins: int = 0  # not 0: the worker replaces a lost rank; the number of the replacement
     memory: Memory | None = None
-    standby: int = 0  # it is a standby, which has no rank yet: its number
+    standby: int = 0  # not 0: the worker is a standby without a rank; its number
 
 
 class TakeRank(Message, frozen=True, tag=True):
@@ -87,33 +86,33 @@ class TakeRank(Message, frozen=True, tag=True):
 
 
 class Reply(Message, frozen=True, tag=True):
-    """The answer to a worker's request; goes through the agent to the worker."""
+    """The answer to a worker's request. The agent forwards it."""
 
     attempt_number: int
     rank: int
     request: int
     body: bytes
     error: str = ""
-    process: int = 0  # which process of the rank asked
+    process: int = 0  # the process of the rank that asked
 
 
-class Durable(Message, frozen=True, tag=True):
-    """A checkpoint was committed; goes through the agent, which knows its directory, to its workers."""
+class CheckpointCommitted(Message, frozen=True, tag="Durable"):
+    """A checkpoint was committed. The agent adds its directory and forwards this to the workers."""
 
     attempt_number: int
     id: str
-    index: int = -1  # the metrics of its report
+    index: int = -1  # of its report, for the metrics
     offer: Offer | None = None
 
 
 class Pressure(Message, frozen=True, tag=True):
-    """Storage lags behind: workers wait before they stage more; or it has caught up. Forwarded to the workers."""
+    """``on``: storage lags, so workers wait before they stage more. Off: it has caught up. Forwarded to the workers."""
 
     on: bool
 
 
 class Notice(Message, frozen=True, tag=True):
-    """The attempt is about to end: forwarded to its workers, each of which answers with ``Noticed``."""
+    """The attempt is about to end. Forwarded to its workers, each of which answers with ``Noticed``."""
 
     attempt_number: int
     deadline_ms: int | None  # in UNIX milliseconds
@@ -121,22 +120,22 @@ class Notice(Message, frozen=True, tag=True):
 
 
 class HandoverAt(Message, frozen=True, tag=True):
-    """All ranks know of the end. From this report on, a rank that saves files waits there. Forwarded to the workers."""
+    """All ranks know of the end. A rank that saves files at this report or later waits. Forwarded to the workers."""
 
     attempt_number: int
     index: int
 
 
 class PeersLost(Message, frozen=True, tag=True):
-    """A rank is lost and is being replaced: ranks must not wait for it in a collective. Forwarded to the workers."""
+    """A rank was lost and is being replaced: no rank may wait for it in a collective. Forwarded to the workers."""
 
     attempt_number: int
     number: int
 
 
 class GoOn(Message, frozen=True, tag=True):
-    """In lockstep: the worker's reports up to this one may return. ``save``: its next report is to have a checkpoint.
-    Passed on to the worker."""
+    """In lockstep: the worker's reports up to this one may return. ``save``: its next report must bring a checkpoint.
+    Forwarded to the worker."""
 
     attempt_number: int
     rank: int
@@ -154,33 +153,33 @@ class Report(Message, frozen=True, tag=True):
     name: str | None = None
     validation: bytes = b""  # JSON of the validation's arguments; empty if no validation was requested
     urgent: bool = False  # the worker waits for the commit
-    # Files that its user stored: path, size, digest, where
+    # Files that the user stored: path, size, digest, place
     elsewhere: list[tuple[str, int, str, str]] = field(default_factory=list)
 
 
 class Noticed(Message, frozen=True, tag=True):
-    """The worker knows that its attempt is about to end. It has made this many reports."""
+    """The worker knows that its attempt is about to end, and has made this many reports."""
 
     reports: int
 
 
 class StandsBy(Message, frozen=True, tag=True):
-    """A standby has reached the point where it needs a rank."""
+    """A standby has reached the point in its code where it needs a rank."""
 
 
 class Armed(Message, frozen=True, tag=True):
     """The worker can repeat its step if a peer is lost."""
 
 
-class Snapshot(Message, frozen=True, tag=True):
-    """The worker has written its state after a step into these files; without files: it skips this snapshot."""
+class TookSnapshot(Message, frozen=True, tag="Snapshot"):
+    """The worker has written its state after a step into these files. Without files, it skips this snapshot."""
 
     step: int
-    reports: int = 0  # how many reports it had made before
+    reports: int = 0  # made before the snapshot
     moves: bool = True  # another number of workers can resume from it
     pieces: dict[str, str] = field(default_factory=dict)  # files by piece
     keep: tuple[int, int] | None = None  # the newest complete snapshot (attempt, step): no copy of it is overwritten
-    alike: bytes = b""  # a digest of what must be the same on all ranks so that another number of workers can resume
+    alike: bytes = b""  # a digest of what must be the same on all ranks if another number of workers is to resume
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -201,12 +200,23 @@ class Raised(Message, frozen=True, tag=True):
     out_of_memory: bool = False
 
 
-class Request(Message, frozen=True, tag=True):
+class WorkerRequest(Message, frozen=True, tag="Request"):
     request: int
     kind: str
     body: bytes
-    index: int  # how many reports the rank had made
+    index: int  # reports that the rank had made
 
 
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn | PeersLost | SnapshotKept | TakeRank
-FROM_WORKER = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy
+TO_WORKER = (
+    Assignment
+    | Reply
+    | CheckpointCommitted
+    | Pressure
+    | Notice
+    | HandoverAt
+    | GoOn
+    | PeersLost
+    | SnapshotKept
+    | TakeRank
+)
+FROM_WORKER = Report | TookSnapshot | Ready | Returned | Raised | WorkerRequest | Noticed | Armed | StandsBy

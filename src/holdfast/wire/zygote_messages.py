@@ -6,14 +6,14 @@ from .message import Message
 
 
 class Fork(Message, frozen=True, tag=True):
-    """With file descriptors: the worker's channel, its output, the payload, where it writes its stacks."""
+    """Comes with file descriptors: the worker's channel, its output, the payload, and the file for its stacks."""
 
     token: int
-    adopts: bool = False  # the worker becomes the parent of its children's orphans
+    adopts: bool = False  # the worker adopts the orphans of its children
 
 
 class Preload(Message, frozen=True, tag=True):
-    """With a control socket: fork a zygote that imports these, then serves there."""
+    """Comes with a control socket: fork a zygote that imports these modules and then serves that socket."""
 
     modules: list[str]
 
@@ -24,7 +24,7 @@ class Forked(Message, frozen=True, tag=True):
 
 
 class NotForked(Message, frozen=True, tag=True):
-    """The system refuses further processes: the answer to that one ``Fork``. The worker's output says why."""
+    """The answer to one ``Fork`` if the system refuses further processes. The worker's output says why."""
 
     token: int
 
@@ -34,7 +34,7 @@ class Exited(Message, frozen=True, tag=True):
     status: int  # as from os.waitpid
 
 
-class Paused(Message, frozen=True, tag=True):
+class ProcessPaused(Message, frozen=True, tag="Paused"):
     pid: int
     stopped: bool
 
@@ -44,4 +44,4 @@ class Warm(Message, frozen=True, tag=True):
 
 
 TO_ZYGOTE = Fork | Preload
-FROM_ZYGOTE = Forked | NotForked | Exited | Paused | Warm
+FROM_ZYGOTE = Forked | NotForked | Exited | ProcessPaused | Warm

@@ -1,1 +1,1 @@
-"""What runs inside a training process."""
+"""The code that runs inside a training process."""

@@ -1,6 +1,6 @@
-"""What a process does for the frameworks that it finds imported: whether it may be forked, what a fork must change to
-start like a fresh process, and which of their exceptions say that memory ran out. A table has this for each framework;
-none is imported for it."""
+"""What a process needs to know of the frameworks that are imported: whether it can be forked, what a fork must change
+to start like a fresh process, and which exceptions mean that memory ran out. A table holds this for each framework.
+Nothing is imported here."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _TORCH_DEFAULT_SEED = 67280421310721
 
 @dataclass(frozen=True)
 class ImportedFramework:
-    """Each function gets the module."""
+    """What to do for a framework. Each function gets the framework's module."""
 
     module: str
-    holds_device: Callable[[Any], bool] = lambda _module: False  # a child of the process could not use it
-    reset_random: Callable[[Any], None] = lambda _module: None  # as after the import
-    set_threads: Callable[[Any, int], None] | None = None  # OMP_NUM_THREADS was read at the import
+    holds_device: Callable[[Any], bool] = lambda _module: False  # if so, a fork could not use it
+    reset_random: Callable[[Any], None] = lambda _module: None  # to the state after the import
+    set_threads: Callable[[Any, int], None] | None = None  # needed if it reads OMP_NUM_THREADS at the import
     uses_openmp: bool = False
     is_out_of_memory: Callable[[Any, BaseException], bool] = lambda _module, _error: False
 
 
 def _torch_ran_out(torch: Any, error: BaseException) -> bool:
-    """Its allocator for CPUs raises a plain RuntimeError."""
+    """torch's allocator for CPUs raises a plain RuntimeError."""
     own = isinstance(error, getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError))
     return own or (isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error))
 
 
 def _tensorflow_holds_device(_: Any) -> bool:
-    """Its first operation starts threads, and takes the memory of all GPUs."""
+    """TensorFlow's first operation starts threads and takes the memory of all GPUs."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     return bool(getattr(getattr(eager, "_context", None), "_initialized", False))
 
@@ -42,18 +42,18 @@ def _jax_holds_device(_: Any) -> bool:
 
 
 def _jax_ran_out(_: Any, error: BaseException) -> bool:
-    """It has one class for all that its compiler and its devices say, with another name in each release."""
+    """JAX has one class for all errors of its compiler and devices, and its name differs between releases."""
     return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in str(error)[:99]
 
 
 def _boosting_ran_out(_: Any, error: BaseException) -> bool:
-    """XGBoost and LightGBM have one exception each, with what C++ said."""
+    """XGBoost and LightGBM have one exception each, with the text of the C++ error."""
     said = str(error) if type(error).__name__ in ("XGBoostError", "LightGBMError") else ""
     return any(sign in said for sign in ("bad_alloc", "bad allocation", "Memory allocation error"))
 
 
-# Without an entry for random numbers: TensorFlow, Keras and JAX draw none while they are imported, and keep no state of
-# theirs in the process before a seed is set.
+# TensorFlow, Keras and JAX need no ``reset_random``: they draw no random numbers while they are imported, and keep no
+# random state in the process before a seed is set.
 FRAMEWORKS = (
     ImportedFramework(
         "torch",

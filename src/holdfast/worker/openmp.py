@@ -1,5 +1,5 @@
-"""The threads of OpenMP in a worker. Its libraries were loaded before the worker was forked, and read
-``OMP_NUM_THREADS`` then, not now: workers that all use every core hinder each other."""
+"""The threads of OpenMP in a worker. Its libraries read ``OMP_NUM_THREADS`` when they were loaded, before the worker
+was forked. Without a new limit every worker would use every core, and they would slow each other down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.worker.imported_frameworks import imported
 
 
 def use_own_threads() -> None:
-    """As many as ``OMP_NUM_THREADS`` says, which is the worker's CPUs unless the user chose a number."""
+    """Use as many threads as ``OMP_NUM_THREADS`` says: the worker's CPUs, unless the user chose a number."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if sys.platform != "linux" or not wanted.isdigit() or not any(framework.uses_openmp for framework, _ in imported()):
         return

@@ -13,8 +13,8 @@ class Files:
     """The files of a report: a directory to be staged, or files that the user has already stored in the run."""
 
     directory: str | None = None
-    move: bool = False  # the files may be moved
-    remove: bool = False  # the rest of the directory is removed
+    move: bool = False  # the files may be moved instead of copied
+    remove: bool = False  # everything else in the directory is removed
     elsewhere: Sequence[FileEntry] = ()
 
     @property

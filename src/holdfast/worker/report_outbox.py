@@ -1,4 +1,4 @@
-"""Reports leave a worker in the order in which they were made, after uploads that are still running."""
+"""Reports leave a worker in the order in which they were made, each after the uploads that come before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Job = Callable[[], None]
 
 
 class ReportOutbox:
-    """Runs jobs one after another: in the caller's thread while nothing waits, otherwise in a background thread."""
+    """Runs jobs one after another: in the caller's thread if no job waits, otherwise in a background thread."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
@@ -20,8 +20,8 @@ class ReportOutbox:
         self._error: BaseException | None = None
 
     def put(self, job: Job, behind: bool = False) -> None:
-        """Run the job, or queue it if others wait; ``behind`` never runs it in the caller's thread. Raises the
-        exception of an earlier job, after which no later job is run."""
+        """Run the job, or queue it if others wait. ``behind``: never run it in the caller's thread. If a job has
+        failed, this raises its exception, and later jobs do not run."""
         with self._changed:
             self._check()
             if behind or self._jobs or self._is_running:
@@ -34,8 +34,8 @@ class ReportOutbox:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the one caller of ``put`` may do its job itself, without the cost of the lock: nothing waits or runs,
-        and nothing has failed."""
+        """Whether no job waits, runs or has failed. The only caller of ``put`` may then do its job itself, and save the
+        cost of the lock."""
         return not (self._is_running or self._jobs or self._error)
 
     @property
@@ -44,7 +44,7 @@ class ReportOutbox:
             return not self._jobs and not self._is_running
 
     def drain(self, timeout_s: float | None = None) -> bool:
-        """Wait until every job has run; whether that was so within the time."""
+        """Wait until every job has run. Returns whether that happened within the time."""
         with self._changed:
             done = self._changed.wait_for(lambda: not (self._jobs or self._is_running), timeout_s)
             self._check()

@@ -33,7 +33,7 @@ from holdfast.wire.channel import Channel
 from holdfast.wire.worker_messages import (
     Armed,
     Assignment,
-    Durable,
+    CheckpointCommitted,
     GoOn,
     HandoverAt,
     Notice,
@@ -44,14 +44,15 @@ from holdfast.wire.worker_messages import (
     Ready,
     Reply,
     Report,
-    Request,
-    Snapshot,
     SnapshotKept,
     StandsBy,
     TakeRank,
+    TookSnapshot,
+    WorkerRequest,
 )
 from holdfast.worker.report_files import Files as Files
 from holdfast.worker.report_outbox import ReportOutbox
+from holdfast.worker.run_address import address_in
 from holdfast.worker.worker_place import Placed
 
 _current: Session | None = None
@@ -99,8 +100,8 @@ class Session(Placed):
         self.joins = assignment.joins  # its peers train already, and it takes the place of one
         self.on_peers_lost: Callable[[int], None] = lambda _number: None  # called by another thread
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
-        self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
-        self._storage, self.metadata, self.validates = assignment.storage, assignment.metadata, assignment.validates
+        self.metadata, self.validates = assignment.metadata, assignment.validates
+        self._address = address_in(assignment)
         self.common_metrics: dict[str, Any] = {}  # of all reports, unless they say otherwise
         self.resumed_from = self._newest = assignment.offer
         self.group_timeout_s = 1800.0  # of the framework's collectives
@@ -269,7 +270,7 @@ class Session(Placed):
         """Whether the agent knows all reports that were made, so that a later snapshot may count."""
         return self._outbox.is_empty
 
-    def tell_snapshot(self, taken: Snapshot) -> None:
+    def tell_snapshot(self, taken: TookSnapshot) -> None:
         self._channel.send(structs.replace(taken, reports=self._reports))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
@@ -332,10 +333,7 @@ class Session(Placed):
     @cached_property
     def location(self) -> Location:
         """Where the run is stored."""
-        if not self._storage:
-            return Location.parse("run_dir", self.run_dir)
-        location: Location = cloudpickle.loads(self._storage)
-        return location
+        return self._address.location()
 
     def _wait_for_storage(self) -> None:
         """Storage lags so far behind that nothing more may be staged. Staged files are uploaded without this worker."""
@@ -352,7 +350,7 @@ class Session(Placed):
         if kind in _ABOUT_REPORTS and not self._outbox.drain(timeout_s):
             raise TimeoutError(f"reports were still being uploaded after {timeout_s} s")
         number = next(self._requests)
-        self._channel.send(Request(number, kind, cloudpickle.dumps(body), self._reports))
+        self._channel.send(WorkerRequest(number, kind, cloudpickle.dumps(body), self._reports))
         with self._answers:
             if not self._answers.wait_for(lambda: number in self._answered or self._closed, timeout_s):
                 raise TimeoutError(f"no answer to {kind!r} within {timeout_s} s")
@@ -365,7 +363,7 @@ class Session(Placed):
 
     def _listen(self) -> None:
         for message in self._channel.receive():
-            if isinstance(message, Durable):
+            if isinstance(message, CheckpointCommitted):
                 self._newest = message.offer
                 self._log.durable = max(self._log.durable, message.index)
             elif isinstance(message, TakeRank):

@@ -1,8 +1,9 @@
-"""Memory for snapshots that outlives its worker: plain files in a directory of the agent on a memory file system.
+"""Memory for snapshots that outlives its worker: plain files on a memory file system, in a directory of the agent.
 
-Each piece of a state has two files, which are written in turn. They are allocated and touched once, and reused by the
-worker of the next attempt. The header says which step a file holds; while the file is being written, it names no step,
-so an interrupted snapshot is never used. Layout: a header, the data at ``DATA_AT``, then the description.
+Each piece of a state has two files, which are written in turn. They are allocated and touched once, and the worker of
+the next attempt uses them again. The header names the step that a file holds. While the file is being written, the
+header names no step, so an interrupted snapshot is never used. Layout: a header, the data at ``DATA_AT``, then the
+description.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SnapshotHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the file that are in use."""
+        """How many bytes of the file are in use."""
         return DATA_AT + self.data_size + self.meta_size
 
 
@@ -36,7 +37,7 @@ _EMPTY = SnapshotHeader(-1, NO_STEP, 0, 0)
 
 
 def header_of(content: mmap.mmap | bytes) -> SnapshotHeader:
-    """The content of the file; no step if it is incomplete."""
+    """The header of the file. It names no step if the file is incomplete."""
     if len(content) < DATA_AT:
         return _EMPTY
     magic, *fields = _HEADER.unpack_from(content, 0)
@@ -52,7 +53,7 @@ def header_in(path: Path) -> SnapshotHeader:
 
 
 class MappedSnapshot:
-    """A file, for reading. ``OSError`` if it is not there."""
+    """A file to read from. ``OSError`` if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -67,12 +68,12 @@ class MappedSnapshot:
 
     def __exit__(self, *_: object) -> None:
         if isinstance(self.content, mmap.mmap):
-            with contextlib.suppress(BufferError):  # another process still reads it; it is freed with the last view
+            with contextlib.suppress(BufferError):  # a view of it is still in use; it is freed with the last view
                 self.content.close()
 
 
 class SnapshotFile:
-    """A file, for writing: ``begin``, fill ``data``, ``commit``."""
+    """A file to write: call ``begin``, fill ``data``, then call ``commit``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -83,7 +84,7 @@ class SnapshotFile:
         return header_in(self.path) if self._map is None else header_of(self._map)
 
     def begin(self, data_size: int, meta_size: int) -> mmap.mmap:
-        """Make the file this large; its previous content is lost. ``OSError`` if there is not enough memory."""
+        """Give the file this size and drop its content. ``OSError`` if there is not enough memory."""
         size = DATA_AT + data_size + meta_size
         if self._map is None or len(self._map) < size:
             self._open(size + size // 64)  # a description may grow a little
@@ -92,7 +93,7 @@ class SnapshotFile:
         return self._map
 
     def commit(self, attempt_number: int, step: int, data_size: int, meta: bytes) -> None:
-        """All data is written."""
+        """Mark the file as complete: all data is written."""
         assert self._map is not None
         at = DATA_AT + data_size
         self._map[at : at + len(meta)] = meta
@@ -104,7 +105,7 @@ class SnapshotFile:
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = max(size, os.fstat(fd).st_size)
-            os.posix_fallocate(fd, 0, size)  # an error now, not a SIGBUS later
+            os.posix_fallocate(fd, 0, size)  # so that missing memory is an error now and not a SIGBUS later
             self._map = mmap.mmap(fd, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
         finally:
             os.close(fd)
@@ -120,12 +121,12 @@ class PieceBuffers:
     """The two files of a piece."""
 
     def __init__(self, directory: Path, piece: str, keep: str = "") -> None:
-        """``keep``: the file that the worker resumed from, which stays until something newer is complete."""
+        """``keep``: the file that the worker resumed from. It stays until something newer is complete."""
         self._files = [SnapshotFile(directory / f"{piece}-{slot}") for slot in (0, 1)]
         self._keep = keep
 
     def next(self, keep: tuple[int, int] | None = None) -> SnapshotFile:
-        """The one that does not hold this snapshot, by attempt and step; if none does, not the newer one."""
+        """The file to write next: not the one that holds the snapshot ``keep`` (attempt, step), else the older one."""
         if self._keep:
             kept, self._keep = self._keep, ""
             for file, other in (self._files, self._files[::-1]):

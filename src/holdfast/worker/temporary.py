@@ -1,8 +1,9 @@
-"""Temporary files of a killed worker: it cannot remove them, so they carry its mark, and the agent removes them.
+"""Temporary files of a killed worker. The worker cannot remove them, so they carry its mark, and the agent removes
+them.
 
-The mark is the worker's pid and a random token: containers that share a directory have workers with the same pid. Files
-of a worker that returned belong to its user: the path may be its return value. Only the default prefix of ``tempfile``
-changes. The directory does not: caches there outlive a worker.
+The mark is the worker's pid and a random token, because containers that share a directory have workers with the same
+pid. Files of a worker that returned are kept: its return value may be one of these paths. Only the default prefix of
+``tempfile`` changes. The directory stays the same, because caches there outlive a worker.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ def new_token() -> str:
 
 
 def mark_temporary_files(pid: int, token: str) -> None:
-    """In the worker: let temporary files of it and its data loaders carry the worker's mark."""
-    find_directory()  # again, as the variables may be others than the zygote's
+    """In the worker: put the worker's mark on temporary files that it and its data loaders create."""
+    find_directory()  # again, because the variables may differ from the zygote's
     tempfile.template = _prefix(pid, token)
     process: Any = multiprocessing.current_process()
     process._config = _Config(process._config, tempdir=None)
 
 
 def find_directory() -> None:
-    """As ``tempfile`` would, which tries a directory with a file that bears no mark: one killed then would leave it."""
+    """Find the directory as ``tempfile`` would, but without its test file, which a killed process would leave there."""
     places = (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP"), "/tmp")
     fit = (place for place in places if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK))
     tempfile.tempdir = next(map(os.path.abspath, fit), None)
 
 
 class _Config(dict[str, Any]):
-    """What ``multiprocessing`` is told of the worker. Makes the temporary directory when it is needed."""
+    """The configuration of ``multiprocessing`` in the worker. Makes the temporary directory when it is needed."""
 
     def get(self, key: str, default: Any = None) -> Any:
         if key == "tempdir" and self[key] is None:
@@ -48,19 +49,19 @@ class _Config(dict[str, Any]):
         return super().get(key, default)
 
     def copy(self) -> dict[str, Any]:
-        """For a child, which has no mark."""
+        """For a child process, which has no mark and uses this process's directory."""
         self.get("tempdir")
         return dict(self)
 
 
 def remove_temporary_files(pid: int, token: str, env: Mapping[bytes, bytes]) -> None:
-    """In the agent, when the worker has exited."""
+    """In the agent: remove the temporary files of a worker that has exited."""
     for place in {os.fsdecode(env.get(b"TMPDIR", b"")) or tempfile.gettempdir(), "/dev/shm"}:
         for path in glob.glob(os.path.join(glob.escape(place), _prefix(pid, token) + "*")):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                with contextlib.suppress(OSError):  # already removed, or of another user
+                with contextlib.suppress(OSError):  # already removed, or owned by another user
                     os.unlink(path)
 
 

@@ -1,4 +1,4 @@
-"""A training process, from its first line to its last. The train function runs in the main thread."""
+"""A training process, from start to exit. The train function runs in the main thread."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from . import session as sessions
 from .openmp import use_own_threads
 from .temporary import mark_temporary_files
 
-Unpacker(TO_WORKER)  # once, before anything is forked: it keeps what it learns about the messages
+Unpacker(TO_WORKER)  # once, before any fork: msgspec keeps what it learns about the messages
 _MOST_TRACE = 200_000  # characters
-_TELLING_S = 30.0  # how long a worker that has failed lives until it has said so
-_MOST_BODY = 16 << 20  # bytes of an exception that is sent as it is
+_TELLING_S = 30.0  # how long a failed worker may take to report its failure
+_MOST_BODY = 16 << 20  # bytes; a larger pickled exception is replaced by its text
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def run(channel_fd: int, payload_fd: int, stacks_fd: int) -> int:
-    """Take the assignment, run the payload, say how it ended. Returns the process's exit code."""
+    """Take the assignment, run the payload, and report how it ended. Returns the process's exit code."""
     stack_dump.arm(stacks_fd)
     channel: Channel[Any] = Channel(socket.socket(fileno=channel_fd), TO_WORKER)
-    os.register_at_fork(after_in_child=channel.socket.close)  # a data loader's process must not hold it open
+    os.register_at_fork(after_in_child=channel.socket.close)  # processes of a data loader must not hold it open
     assignment = next(channel.receive(), None)
     if not isinstance(assignment, Assignment):
         return 1
@@ -53,9 +53,9 @@ def perform(
     on_lost: Callable[[], None],
     is_own_process: bool = False,
 ) -> int:
-    """Run the payload in a session; also used where the train function runs in the script's own process, which does not
-    end with it."""
-    failing = threading.Lock()  # held for good by who tells of a failure
+    """Run the payload in a session. In local mode the train function runs in the script's own process, which continues
+    afterwards."""
+    failing = threading.Lock()  # the thread that reports a failure takes it and never releases it
     is_told = threading.Event()
 
     def upload_failed(error: BaseException) -> None:
@@ -81,7 +81,7 @@ def perform(
         if failing.acquire(blocking=False):
             session.end(returned=False)
             _tell_raised(error, channel, session)
-        else:  # the process must not exit before
+        else:  # another thread reports a failure: the process must not exit before that
             is_told.wait(_TELLING_S)
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
@@ -103,7 +103,7 @@ def _tell_raised(error: BaseException, channel: Channel[Any], session: sessions.
 
 
 def _sendable(value: Any) -> bytes:
-    """The return value for the driver. One that cannot be sent must not undo a training that is done."""
+    """The return value for the driver. If it cannot be sent, the training still counts as finished."""
     try:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:
@@ -115,8 +115,8 @@ def _sendable(value: Any) -> bytes:
 
 
 def leave(code: int) -> None:
-    """Exit the process. If the train function has returned, its threads have ended by now; after a failure they are not
-    waited for."""
+    """Exit the process. If the train function has returned, its threads have ended by now. After a failure, nothing
+    waits for them."""
     try:
         worker_exit.run_exit_functions()
         _flush()
@@ -125,7 +125,7 @@ def leave(code: int) -> None:
 
 
 def _adopt(assignment: Assignment) -> None:
-    """Become like a fresh process in the script's environment: variables, paths and randomness."""
+    """Make this fork like a fresh process in the script's environment: variables, paths and random numbers."""
     _set_environment(assignment.env)
     if assignment.place.sees:
         os.environ["CUDA_VISIBLE_DEVICES"] = assignment.place.sees
@@ -149,7 +149,7 @@ def _adopt(assignment: Assignment) -> None:
 
 
 def _set_environment(env: dict[bytes, bytes]) -> None:
-    """Only where it differs: there is much in it that a zygote has as well."""
+    """Change only the variables that differ: the zygote has most of them already."""
     for name in [name for name in os.environb if name not in env]:
         del os.environb[name]
     for name, value in env.items():
@@ -158,7 +158,7 @@ def _set_environment(env: dict[bytes, bytes]) -> None:
 
 
 def _end_process() -> None:
-    """The agent has exited: nothing that this process still does can count."""
+    """The agent has exited, so nothing that this process still does can count."""
     os._exit(1)
 
 
@@ -191,7 +191,7 @@ def _is_out_of_memory(error: BaseException, session: sessions.Session) -> bool:
     try:
         known = isinstance(error, MemoryError) or imported_frameworks.says_out_of_memory(error)
         return known or bool(session.is_out_of_memory(error))
-    except Exception:  # a framework's judgment of an exception that cannot even be shown
+    except Exception:  # a framework's check may fail on an exception that cannot be shown
         return False
 
 
@@ -199,7 +199,7 @@ def _trace(error: BaseException) -> str:
     """The traceback; if it is too long (an endless recursion, a huge message), the middle is left out."""
     try:
         text = "".join(traceback.format_exception(error))
-    except Exception:  # of another exception that is its cause, maybe
+    except Exception:  # perhaps that of another exception, which is its cause
         text = "".join([*traceback.format_tb(error.__traceback__), type(error).__qualname__])
     if len(text) > _MOST_TRACE:
         half = _MOST_TRACE // 2
@@ -208,7 +208,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
-    """Without our own frames above the train function's."""
+    """The traceback without our own frames above the train function."""
     at = trace
     while at is not None and at.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         at = at.tb_next
@@ -216,7 +216,7 @@ def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _pickled(error: BaseException) -> bytes:
-    """The exception itself, if it survives a round trip; else a plain one with the same words."""
+    """The exception itself if it survives pickling, otherwise a plain one with the same text."""
     try:
         body = cloudpickle.dumps(error)
         if len(body) <= _MOST_BODY and isinstance(cloudpickle.loads(body), Exception):
@@ -228,5 +228,5 @@ def _pickled(error: BaseException) -> bytes:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the function may have put anything in their place
+        with contextlib.suppress(Exception):  # the function may have replaced the streams
             stream.flush()

@@ -1,5 +1,5 @@
-"""The end of a worker whose train function has returned: as usual in Python, it waits for other threads, then runs the
-exit functions. Only then has the rank returned, so that the process is not killed before."""
+"""The end of a worker whose train function has returned. As usual in Python, it waits for other threads and then runs
+the exit functions. The rank counts as returned only after that, so nothing kills the process before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TELL_AFTER_S = 10.0
 
 @contextmanager
 def limited(give_up: Callable[[], None]) -> Iterator[None]:
-    """After ``HOLDFAST_EXIT_TIMEOUT_S``, call ``give_up`` and exit, whatever still runs."""
+    """After ``HOLDFAST_EXIT_TIMEOUT_S``, call ``give_up`` and exit, even if threads still run."""
     limit_s, done = settings.load().exit_timeout_s, threading.Event()
 
     def watch() -> None:
@@ -39,7 +39,7 @@ def limited(give_up: Callable[[], None]) -> Iterator[None]:
 
 
 def join_threads() -> None:
-    """As the interpreter does at its end: executors are told to finish, and no thread is left but daemons."""
+    """End threads as the interpreter does when it exits: executors finish, and only daemon threads are left."""
     threading._shutdown()  # type: ignore[attr-defined]
 
 

@@ -1,5 +1,5 @@
-"""The place of a worker in its attempt. A standby has none yet: who asks for it waits until the standby takes the rank
-of a worker that was lost."""
+"""The place of a worker in its attempt. A standby has none yet: code that asks for it waits until the standby takes the
+rank of a lost worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.wire.worker_messages import Place
 
 class WorkerPlace:
     def __init__(self, place: Place | None, say_waiting: Callable[[], None]) -> None:
-        """``say_waiting`` is called once, when the place is first waited for."""
+        """``say_waiting`` is called once, at the first wait for the place."""
         self._place, self._say_waiting = place, say_waiting
         self._has_said = False
         self._changed = threading.Condition()
@@ -32,7 +32,7 @@ class WorkerPlace:
             if not self._has_said and self._place is None:
                 self._has_said = True
                 self._say_waiting()
-            # Never stopped: the process exits with its agent.
+            # No timeout: the process exits with its agent.
             self._changed.wait_for(lambda: self._place is not None)
         assert self._place is not None
         return self._place
@@ -43,7 +43,7 @@ class WorkerPlace:
             self._followers.append(holder)
 
     def when_known(self, call: Callable[[], None]) -> None:
-        """Call it, in another thread, before anyone who waits for the place continues."""
+        """``call`` is called in another thread, before the threads that wait for the place continue."""
         self._calls.append(call)
 
     def take(self, place: Place) -> None:
@@ -57,7 +57,7 @@ class WorkerPlace:
 
 
 class Placed:
-    """What knows its place, or waits for it."""
+    """The base of objects that know their place, or wait for it."""
 
     def __init__(self, place: Place | None, say_waiting: Callable[[], None]) -> None:
         self.place = WorkerPlace(place, say_waiting)
@@ -80,5 +80,5 @@ class Placed:
 
     @property
     def early_rank(self) -> int:
-        """For objects that learn the rank later (``place.follow``), if this is a standby."""
+        """The rank for objects that learn it later (``place.follow``) if this is a standby."""
         return self.rank if self.place.is_known else 0

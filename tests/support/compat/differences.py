@@ -1,6 +1,7 @@
 """The deliberate differences from Ray that ``docs/moving-from-ray.md`` explains, each with the test that keeps it.
 
-The keys are the first cells of that page's table. A test is named by its file below ``tests/`` and its function.
+The keys are the first cells of that page's table. A test is named by its file below ``tests/`` and its function; a row
+that says several things may have several tests.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[2]
 PAGE = TESTS.parent / "docs" / "moving-from-ray.md"
-KEPT_BY = {
+KEPT_BY: dict[str, str | tuple[str, ...]] = {
     "`report()`": "system/training/test_training.py::test_a_report_does_not_wait_for_other_ranks",
     "default upload mode": "system/compat/test_public_names.py::test_names_and_signatures",
     "metrics without a checkpoint": "system/training/test_training.py::test_a_run_of_metrics_alone",
@@ -43,6 +44,11 @@ KEPT_BY = {
     "a handover before a node is preempted": "unit/runs/test_ledger.py::"
     "test_a_handover_before_a_preemption_is_not_a_failure",
     "local mode under torchrun": "system/training/test_launched.py::test_the_processes_of_torchrun_are_one_world",
+    "`broadcast_from_rank_zero()`": "unit/train/test_train_functions.py::test_a_large_broadcast_works_and_warns",
+    "`ray_remote_kwargs` of a `ValidationConfig`": (
+        "system/compat/test_train_cases.py::test_a_validation_is_retried_as_ray_remote_kwargs_say",
+        "system/compat/test_train_cases.py::test_options_of_a_task_that_have_no_effect_are_warned_about",
+    ),
     "hooks of a `Backend`": "system/training/test_backends.py::"
     "test_the_hooks_of_a_backend_run_around_the_train_function",
     "a node that keeps failing": "unit/core/run/test_run_nodes.py::"
@@ -73,7 +79,20 @@ KEPT_BY = {
     "Tune: a trial that never reports": "system/tune/test_ray_scripts.py::"
     "test_errors_are_the_users_and_results_can_be_pickled",
     "Tune: `params.pkl`": "unit/tune/test_ray_cases_output.py::test_json",
-    "Tune: what Ray refuses or evaluates": "unit/tune/test_ray_cases_search.py::test_configurations_of_a_space",
+    "Tune: what Ray refuses or evaluates": (
+        "unit/tune/test_ray_cases_search.py::test_configurations_of_a_space",
+        "unit/tune/test_ray_cases_output.py::test_columns_of_a_reporter",
+        "system/compat/test_tune_cases_run.py::test_how_many_trials_run_in_parallel",
+        "system/compat/test_tune_cases_restore.py::test_options_that_a_trainer_as_a_trainable_does_not_use",
+        "system/tune/test_ray_scripts.py::test_stop_criteria",
+    ),
+    "Tune: `reuse_actors`": "system/compat/test_tune_cases_resume.py::test_trainables_are_not_used_again",
+    "Tune: `run_experiments`": "system/compat/test_tune_cases_resume.py::test_experiments_run_one_after_the_other",
+    "Tune: other resources at a restore": "system/compat/test_tune_cases_resume.py::"
+    "test_a_search_that_resumes_may_need_other_resources",
+    "Tune: `ray.train` in trials and searches": "system/compat/test_tune_cases_resume.py::"
+    "test_names_of_train_are_those_of_tune",
+    "`convert_search_space`": "unit/tune/test_ray_differences.py::test_one_searcher_converts_spaces",
     "Objects in metrics": "system/tune/test_ray_scripts.py::test_metrics_of_any_type",
     "Tune: `errors[0]`": "system/tune/test_ray_scripts.py::test_errors_are_the_users_and_results_can_be_pickled",
     "Tune: searcher and scheduler after `fit()`": "system/tune/test_ray_scripts.py::"
@@ -109,3 +128,8 @@ def is_there(test: str) -> bool:
     if not path.exists():
         return False
     return any(isinstance(node, ast.FunctionDef) and node.name == name for node in ast.parse(path.read_text()).body)
+
+
+def tests_of(row: str) -> tuple[str, ...]:
+    kept_by = KEPT_BY[row]
+    return (kept_by,) if isinstance(kept_by, str) else kept_by

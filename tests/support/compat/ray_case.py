@@ -1,9 +1,9 @@
-"""A case of Ray's own tests, and what came of it here: ``python -m support.compat.ray_case`` counts them.
+"""A case of Ray's own tests, and what came of it here; ``support.compat.ray_ledger`` lists the files they are from.
 
-The files are from ``python/ray/tune/tests`` and ``python/ray/train/v2/tests`` of Ray's public repository, in the newest
-copies that were within reach; none of them was of 2.60. A case was read for what it expects of the public interface,
-and its calls were written again as a test of ours. A case with several parameters counts once for each. Nothing of
-Ray's is in these tables but the names.
+The files are from ``python/ray/tune/tests`` and ``python/ray/train/v2/tests`` of Ray's public repository, in copies
+that were within reach; none of them was of 2.60. A case was read for what it expects of the public interface, and its
+calls were written again as a test of ours. A case with several parameters counts once for each. Nothing of Ray's is in
+these tables but the names.
 """
 
 from __future__ import annotations
@@ -35,10 +35,3 @@ def counts(table: Table) -> Counter[str]:
         for case in cases.values():
             found[case.outcome if case.outcome in (HOLDS, WORDS) else DIFFERS] += case.count
     return found
-
-
-if __name__ == "__main__":
-    from support.compat import ray_train_cases, ray_tune_cases
-
-    for name, each in (("Train", ray_train_cases.CASES), ("Tune", ray_tune_cases.CASES)):
-        print(name, len(each), "files", sum(counts(each).values()), "cases", dict(counts(each)))

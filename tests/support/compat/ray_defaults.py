@@ -18,7 +18,6 @@ from support.compat import ray_names
 # By dotted name: the default here and in Ray, and why
 DECIDED = {
     "train.v2.api.train_fn_utils.report(checkpoint_upload_mode)": "ASYNC: the moving guide has a line",
-    "tune.search.sample.Normal(sd)": "nobody writes it without one; Ray's 0.0 always gives the mean",
 }
 _ENUMS = ("CheckpointConsistencyMode", "CheckpointUploadMode", "ResumeType")
 

@@ -24,6 +24,14 @@ def _restore(name: str, outcome: str = HOLDS, count: int = 1) -> Case:
     return Case(f"{_RESTORE}::test_{name}", outcome, count)
 
 
+def _resume(name: str, outcome: str = HOLDS, count: int = 1) -> Case:
+    return Case(f"system/compat/test_tune_cases_resume.py::test_{name}", outcome, count)
+
+
+def _populations(name: str, outcome: str = HOLDS, count: int = 1) -> Case:
+    return Case(f"system/compat/test_tune_cases_populations.py::test_{name}", outcome, count)
+
+
 def _search(name: str, outcome: str = HOLDS, count: int = 1) -> Case:
     return Case(f"{_SEARCH}::test_{name}", outcome, count)
 
@@ -45,6 +53,12 @@ _NOTHING = "Tune: a trial that never reports"
 _SAVED = "`save(path)` of searchers and schedulers"
 _PICKLED_FILES = "Tune: `params.pkl`"
 _PASSED = "`Tuner.restore`"
+_REUSED = "Tune: `reuse_actors`"
+_FROM_CHECKPOINT = "`tune.run(restore=checkpoint)`"
+_PATHS = "unit/tune/test_ray_paths.py"
+_PBT = "unit/tune/schedulers/test_scheduler_pbt.py"
+_PB2 = "unit/tune/schedulers/test_scheduler_pb2.py"
+_LIBRARIES = "system/searchers/test_searchers.py"
 CASES: dict[str, dict[str, Case]] = {
     "test_result_grid": {
         "test_result_grid_api": _results("a_grid_of_results"),
@@ -355,10 +369,92 @@ CASES: dict[str, dict[str, Case]] = {
         "testMaxLen": _output("long_names_in_a_table"),
         "testProgressReporterAPI": _output("a_reporter_of_ones_own"),
     },
-    "test_env_callbacks": {
-        "all": Case("system/compat/test_train_cases.py::test_callbacks_of_a_variable", WORDS, 10),
-    },
     "test_train_v2_integration": {
         "test_e2e": Case("unit/tune/trainable/test_trial_trainer.py::test_a_trainer_inside_of_a_trial", count=4),
+    },
+    "test_actor_reuse": {
+        "test_trial_reuse_disabled": _resume("trainables_are_not_used_again"),
+        "test_trial_reuse_disabled_per_default": _resume("trainables_are_not_used_again"),
+        "test_trial_reuse_enabled": _resume("trainables_are_not_used_again", _REUSED),
+        "test_trial_reuse_with_failing": _resume("trainables_are_not_used_again", _REUSED),
+        "test_reuse_enabled_error": _resume("trainables_are_not_used_again", _REUSED),
+        "test_trial_reuse_log_to_file": _resume("trainables_are_not_used_again", _REUSED),
+        "test_multi_trial_reuse": _resume("trainables_are_not_used_again", _REUSED),
+        "test_multi_trial_reuse_with_failing": _resume("trainables_are_not_used_again", _REUSED),
+        "test_multi_trial_reuse_one_by_one": _resume("trainables_are_not_used_again", _REUSED),
+        "test_multi_trial_reuse_heterogeneous": _resume("trainables_are_not_used_again", _REUSED),
+    },
+    "test_api_checkpoint_integration": {
+        "test_checkpoint_freq_dir_name": _resume("each_third_result_has_a_checkpoint", _PLACE, 6),
+    },
+    "test_callbacks": {
+        "test_callback_list_with_stateful_callback": Case(
+            "system/tune/test_callbacks.py::test_a_retry_is_told_and_the_state_comes_back_after_a_restore"
+        ),
+    },
+    "test_trainable": {
+        "test_save_load_checkpoint_path_class (object, root)": _resume("a_trainable_restores_what_it_saved", count=2),
+        "test_save_load_checkpoint_path_fn (directory)": Case(
+            "unit/tune/trainable/test_function_trainable.py::test_a_checkpoint_is_found_again"
+        ),
+    },
+    "test_trainable_util": {
+        "UnflattenDictTest": Case(f"{_PATHS}::test_nested_dicts", count=3),
+        "GPUTest": Case(f"{_PATHS}::test_a_gpu_is_waited_for", count=5),
+    },
+    "test_trial": {
+        "test_should_stop": _run("what_stops_a_trial"),
+        "test_trial_logdir_length": _run("directories_of_experiments_and_trials"),
+    },
+    "test_trial_scheduler_pbt": {
+        "testFileFree": _populations("a_population_continues_from_checkpoints_that_are_kept"),
+        "testAsynchFail": _populations("those_that_do_not_wait_may_end_before_the_best"),
+        "testSynchPass": _populations("those_that_wait_for_each_other_all_become_the_best"),
+        "testSynchPassLast": _populations("those_that_wait_for_each_other_all_become_the_best"),
+        "testExploitWhileSavingTrial": _populations("a_trial_takes_over_from_another_while_it_saves"),
+        "testNoConfig": _populations("a_population_draws_what_the_space_does_not_have"),
+        "testPermutationContinuation": _populations("a_population_continues_from_checkpoints_that_are_kept"),
+        "testPermutationContinuationFunc": _populations("those_that_wait_for_each_other_all_become_the_best"),
+        "testBurnInPeriod": Case(f"{_PBT}::test_the_burn_in_period"),
+        "testSummarizeHyperparamChanges": Case(f"{_PBT}::test_nested_exploration_and_its_summary", WORDS),
+        "test_pb2_perturbation": Case(f"{_PB2}::test_the_model_points_to_where_most_was_gained"),
+        "test_pb2_nested_hyperparams": Case(f"{_PB2}::test_whole_numbers_stay_whole_and_nested_ones_nested"),
+        "test_pb2_missing_hyperparam_init": Case(f"{_PB2}::test_a_first_configuration_is_drawn_within_the_bounds"),
+        "test_pb2_hyperparam_bounds_validation": Case(f"{_PB2}::test_mistakes"),
+        "test_pb2_custom_explore_fn": Case(f"{_PB2}::test_a_function_of_the_user_has_the_last_word"),
+    },
+    "test_tune_restore": {
+        "testTuneRestore": _resume("the_checkpoint_that_a_search_starts_from_stays", _FROM_CHECKPOINT),
+        "testPostRestoreCheckpointExistence": _resume("the_checkpoint_that_a_search_starts_from_stays"),
+        "testExperimentInterrupted": Case(
+            "system/tune/test_real_experiments.py::test_ctrl_c_says_what_is_done_and_how_to_go_on"
+        ),
+        "testInterruptDisabledInWorkerThread": _resume("a_search_in_a_thread"),
+        "testFailResumeGridSearch": _restore("a_callback_that_raises_ends_the_driver_and_the_rest_resumes", _WAITING),
+        "testResourceUpdateInResume": _resume(
+            "a_search_that_resumes_may_need_other_resources", "Tune: other resources at a restore"
+        ),
+        "testFailResumeWithPreset": _resume("a_search_with_points_resumes_where_its_driver_failed"),
+        "testFailResumeAfterPreset": _resume("a_search_with_points_resumes_where_its_driver_failed"),
+        "testMultiExperimentFail": Case(
+            "system/tune/test_same_name.py::test_a_finished_one_is_not_run_again_and_says_so",
+            "Tune: the same `name` again",
+        ),
+        "testHyperbandExample": Case(f"{_PATHS}::test_a_class_that_restores_and_one_that_does_not"),
+        "testAsyncHyperbandExample": Case(f"{_PATHS}::test_a_class_that_restores_and_one_that_does_not"),
+        "testSaveRestoreDir": _resume("a_searcher_is_saved_in_a_directory"),
+        "testWorkingDir": _restore("the_working_directory"),
+        "TrainableCrashWithFailFast": _resume("an_error_of_a_trial_is_raised_with_fail_fast"),
+    },
+    "test_tune_restore_warm_start": {
+        "OptunaWarmStartTest": _search("optuna_is_saved_and_restored", _SAVED, 2),
+        "Hyperopt, BayesOpt, Nevergrad, ZOOpt, Ax, BOHB": Case(
+            f"{_LIBRARIES}::test_a_searcher_is_saved_and_restored", _SAVED, 12
+        ),
+        "testBootStrapAnalysis": Case(f"{_LIBRARIES}::test_bayesopt_learns_from_an_analysis"),
+    },
+    "test_tune_save_restore": {
+        "testAbsolutePath": _resume("the_checkpoint_that_a_search_starts_from_stays", _FROM_CHECKPOINT, 2),
+        "testTempfile": _resume("the_checkpoint_that_a_search_starts_from_stays", _FROM_CHECKPOINT, 2),
     },
 }

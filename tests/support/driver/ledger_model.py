@@ -122,7 +122,7 @@ class Run:
         self.attempt_number += 1
         base = self.draw(st.integers(0, len(self.rows)))
         self.expected["productive"] -= sum(self.rows[base:])
-        self.expected["redone"] += sum(self.rows[base:])
+        self.expected["repeated"] += sum(self.rows[base:])
         del self.rows[base:]
         self.write(ev.AttemptStarted(self.attempt_number, 1, None, base))
         count = self.draw(st.integers(0, 4))
@@ -133,7 +133,7 @@ class Run:
             return fate
         lost = fate == "failure" or (fate == "death" and not self.last)
         planned = TimePart.RECOVERING if fate in ("resize", "preemption") else TimePart.FINISHING
-        self.work(TimePart.STARTING if not count else TimePart.REDONE if lost else planned)
+        self.work(TimePart.STARTING if not count else TimePart.REPEATED if lost else planned)
         if fate == "death":
             self.write(ev.Validated("", ValidationStatus.NONE))
         if fate in PLANNED:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.faults.live_training import trained
 from support.object_stores.fixtures import obstore_is_running  # noqa: F401
 from support.object_stores.servers import s3_server
 from support.web.browsing import Tab, browser_tab, looks_dark_and_fits
@@ -172,6 +173,35 @@ def test_a_living_search_is_followed_and_stopped(tab: Tab, tmp_path: Path) -> No
             job.wait(PATIENCE_S)
         finally:
             job.kill()
+
+
+def test_a_live_recovery_has_marks_of_its_own(tmp_path: Path) -> None:
+    kills = [(1, 7, "forward")]
+    trained(tmp_path, 2, kills, standby_workers=1)
+    with web_server(tmp_path) as server, browser_tab() as tab:
+        tab.page.goto(server.url)
+        tab.page.locator("a", has_text="run").first.click()
+        tab.awaits(f"{DRAWN} >= 2")
+        assert tab.page.locator(".timeline .tl-bar.attempt").count() == 1  # the others kept their processes
+        mark = tab.page.locator(".timeline .tl-mark.recovered")
+        assert mark.all_inner_texts() == ["▲"]
+        assert "rank 1 replaced by a standby worker; all ranks continue" in str(mark.get_attribute("title"))
+        mark.focus()
+        tab.page.locator(".tl-told", has_text="no step is repeated").wait_for()
+        assert "a standby worker took a rank" in tab.text(".tl-legend")
+        assert "a standby worker took the rank" in tab.text("#failures")
+        tab.page.locator("details.events summary").click()
+        assert "standby worker 1 of attempt 1 is ready" in tab.text("details.events")
+        rows = "[...document.querySelectorAll('.events tr')]"
+        assert tab.page.evaluate(f"new Set({rows}.map((row) => row.cells[1].offsetLeft)).size") == 1
+        tab.keeps_picture("live-recovery")
+        with tab.beside(dark=True, width=390) as phone:
+            phone.page.goto(server.url)
+            phone.page.goto(f"{server.origin}/run/0/run")
+            phone.awaits(f"{DRAWN} >= 2")
+            looks_dark_and_fits(phone, "live-recovery-dark-390")
+            assert phone.errors == []
+        assert tab.errors == []
 
 
 def _worker_of(run: Path) -> int:

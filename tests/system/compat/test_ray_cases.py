@@ -1,35 +1,25 @@
-"""The moving guide has the figures of Ray's own tests, and a line for each case that differs."""
+"""Each test file of Ray's is in the ledger, each public case has a test of ours, and the guide has the figures."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from support.compat import differences, ray_case, ray_cases, ray_train_cases, ray_tune_cases
+from support.compat import differences, ray_case, ray_ledger
 from support.compat.ray_case import DIFFERS, HOLDS, WORDS
 
-TABLES = [ray_train_cases.CASES, ray_tune_cases.CASES]
+ROOT = differences.TESTS.parent
+PRODUCTS = ["Train", "Tune"]
+TABLES = list(ray_ledger.TABLES)
+LEDGERS = [ray_ledger.TRAIN, ray_ledger.TUNE]
 
 
 def text() -> str:
     return " ".join(differences.PAGE.read_text().split())
 
 
-def test_each_case_that_differs_has_a_line_in_the_guide() -> None:
-    assert ray_cases.differing() <= differences.KEPT_BY.keys()
-
-
-def test_the_figures_of_the_guide_are_those_of_the_table() -> None:
-    found = ray_cases.counts()
-    passed, words, differ = found[ray_cases.PASS], found[ray_cases.WORDS], found["differs on purpose"]
-    assert f"{sum(found.values())} cases of" in text()
-    assert f"{passed} pass, {words} pass but for the words of an error, and {differ} differ on purpose" in text()
-
-
-def test_each_file_says_what_was_not_run() -> None:
-    assert ray_cases.NOT_RUN.keys() == ray_cases.RUN.keys()
-
-
-@pytest.mark.parametrize("table", TABLES, ids=["Train", "Tune"])
+@pytest.mark.parametrize("table", TABLES, ids=PRODUCTS)
 def test_each_case_has_a_test_and_a_line_if_it_differs(table: ray_case.Table) -> None:
     for file, cases in table.items():
         for name, case in cases.items():
@@ -37,8 +27,33 @@ def test_each_case_has_a_test_and_a_line_if_it_differs(table: ray_case.Table) ->
             assert case.outcome in (HOLDS, WORDS) or case.outcome in differences.KEPT_BY, (file, name)
 
 
-@pytest.mark.parametrize(("table", "product"), list(zip(TABLES, ("Train", "Tune"), strict=True)))
+@pytest.mark.parametrize(("table", "product"), list(zip(TABLES, PRODUCTS, strict=True)), ids=PRODUCTS)
 def test_the_figures_of_the_guide_are_those_of_the_tests(table: ray_case.Table, product: str) -> None:
     found = ray_case.counts(table)
     figures = f"{found[HOLDS]} hold, {found[WORDS]} hold but for words, and {found[DIFFERS]} differ on purpose"
     assert f"{sum(found.values())} cases of {len(table)} files of {product}: {figures}" in text()
+
+
+@pytest.mark.parametrize(("ledger", "table"), list(zip(LEDGERS, TABLES, strict=True)), ids=PRODUCTS)
+def test_each_file_is_decided(ledger: dict[str, ray_ledger.File], table: ray_case.Table) -> None:
+    assert {name for name, file in ledger.items() if file.kind == ray_ledger.CASES} == set(table)
+    for name, file in ledger.items():
+        assert file.kind in ray_ledger.KINDS, name
+        assert file.where or file.kind == ray_ledger.CASES, f"{name} does not say why"
+        if file.kind == ray_ledger.DIFFERS:
+            assert file.where in differences.KEPT_BY, name
+        if file.kind == ray_ledger.ELSEWHERE:
+            path, _, test = file.where.partition("::")
+            assert (differences.TESTS / path).is_file(), name
+            assert not test or differences.is_there(file.where), name
+
+
+def test_the_figures_of_the_guide_are_those_of_the_ledger() -> None:
+    files = [f"{len(ledger)} files of {product}" for ledger, product in zip(LEDGERS, PRODUCTS, strict=True)]
+    assert f"says what became of {files[0]} and {files[1]}" in text()
+
+
+def test_the_command_runs_exactly_the_tests_that_are_named() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ncases:")[2].partition("\n\n")[0]
+    assert "-m support.compat.ray_ledger --tests" in recipe
+    assert all(Path(ROOT, test.partition("::")[0]).is_file() for test in ray_ledger.tests())

@@ -98,6 +98,11 @@ def test_a_validation_has_the_environment_of_its_runtime_env(tmp_path: Path) -> 
     assert result.best_checkpoints[0][1] == {"own": "value"}
 
 
+def test_options_of_a_task_that_have_no_effect_are_warned_about() -> None:
+    with pytest.warns(UserWarning, match="num_cpus.*num_gpus"):
+        train.ValidationConfig(lambda _checkpoint: {}, ray_remote_kwargs={"num_cpus": 2, "num_gpus": 1})
+
+
 WRONG: list[Any] = [{"retries": 1}, {"max_retries": -2}, {"retry_exceptions": ["ValueError"]}, [1]]
 
 

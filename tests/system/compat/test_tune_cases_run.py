@@ -424,6 +424,7 @@ def test_metrics_that_results_must_have(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def prints(_config: dict[str, Any]) -> None:
+    logging.basicConfig(force=True)  # what the test runner has made of logging has been inherited
     print("TO STDOUT")
     print("TO STDERR", file=sys.stderr)
     logging.getLogger("own").warning("LOGGED")

@@ -111,6 +111,21 @@ def test_a_script_that_does_not_save_in_time(scene: Scene) -> None:
     assert scene.worlds() == [2, 1]
 
 
+def test_a_script_that_ends_before_the_deadline_has_finished(scene: Scene) -> None:
+    """That it did not save for the hand-over costs nothing then."""
+    node = scene.cluster.add_node(cpus=2)
+
+    def drain() -> None:
+        scene.await_steps(2, world=2)
+        scene.cluster.drain_node(node, deadline_s=60)
+        wait_until(lambda: scene.notes("notice"), "the notice")
+
+    config = {"every": 0, "asks": False}
+    with scene.meanwhile(drain):
+        scene.check(scene.trainer(2, config=config, max_failures=0, max_preemption_failures=0).fit())
+    assert scene.kinds() == []
+
+
 def test_a_script_that_does_not_save_in_time_and_has_no_budget(scene: Scene) -> None:
     """Preemptions have a budget of their own."""
     cluster = scene.cluster

@@ -61,7 +61,7 @@ def test_killed_workers_cost_at_most_a_step_and_change_no_bit(tmp_path: Path) ->
     assert all(again <= 1 for rank in (0, 1) for again in done_again(marks, rank))
     entries = load(tmp_path / "killed").ledger.failures
     assert [entry.tier for entry in entries] == ["memory"] * len(kills)
-    assert all(entry.redone <= 1 for entry in entries)
+    assert all(entry.repeated <= 1 for entry in entries)
     assert "from memory" in str(entries[0])
 
 
@@ -89,7 +89,7 @@ def test_a_lost_node_costs_one_step_at_most_and_comes_from_its_peers_memory(
     (entry,) = load(tmp_path / "run").ledger.failures
     assert entry.kind == "node lost"
     assert entry.tier == "peer memory"
-    assert entry.redone <= 1
+    assert entry.repeated <= 1
     assert all(again <= 1 for again in done_again(marks, 0))
 
 

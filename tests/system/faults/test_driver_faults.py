@@ -146,7 +146,7 @@ def test_another_name_starts_afresh_and_a_finished_one_warns(tmp_path: Path) -> 
     again = start(tmp_path, verbose=1)
     output, errors = again.communicate(timeout=PATIENCE_S)
     assert output.splitlines()[-1] == expected()
-    assert "Run 'run' has already finished; it resumes from " in errors
+    assert "Run 'run' already finished. This start continues from " in errors
     assert "RunConfig(fresh=True)" in errors
     assert "Nothing was trained: the run had already finished" in errors
     assert load(tmp_path / "run").rows[-1]["step"] == STEPS

@@ -100,7 +100,7 @@ def test_the_tiers_of_one_run(tmp_path: Path, undisturbed: Path) -> None:
     assert entries[-1].live
     restarted = [entry for entry in entries if entry.tier]
     assert {entry.tier for entry in restarted} == {"memory"}
-    assert all(entry.redone <= 1 for entry in restarted)
+    assert all(entry.repeated <= 1 for entry in restarted)
     for ours, theirs in zip(weights(tmp_path, 3), weights(undisturbed, 3), strict=True):
         assert [name for name in ours if "running" not in name and not ours[name].equal(theirs[name])] == []
     assert not processes_left(tmp_path)

@@ -72,7 +72,7 @@ def test_a_worker_is_killed(tmp_path: Path) -> None:
     assert failure.recovered_s is not None
     assert failure.recovered_s > ledger.recovering_s > 0
     assert ledger.productive_s > 0
-    assert ledger.redone_s > 0
+    assert ledger.repeated_s > 0
     assert (ledger.down_s, ledger.waiting_s) == (0, 0)
 
 
@@ -93,7 +93,8 @@ def kill_after_commit(process: subprocess.Popen[str], storage: Path, report: int
 
 def test_drivers_and_workers_are_killed(tmp_path: Path) -> None:
     faults = {"max_failures": 2, "raise_at": [4, 15]}
-    kill_after_commit(start(tmp_path, **faults), tmp_path, 8)
+    # Workers run ahead of the driver: the first one would be killed before it hears that step 15 failed.
+    kill_after_commit(start(tmp_path, **{**faults, "raise_at": [4]}), tmp_path, 8)
     killed = load(tmp_path / "run").ledger
     check_sum(killed)
     assert killed.down_s == 0

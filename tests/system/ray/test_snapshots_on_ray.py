@@ -42,6 +42,6 @@ def test_a_killed_worker_and_a_killed_node_resume_from_memory(
     assert result.return_value
     entries = load(tmp_path / "run").ledger.failures
     assert [(entry.kind, entry.tier) for entry in entries] == [("crash", "memory"), ("node lost", "peer memory")]
-    assert all(entry.redone <= 1 for entry in entries)
+    assert all(entry.repeated <= 1 for entry in entries)
     made = steps_of(marks, 0)
     assert sorted(set(made)) == list(range(1, made[-1] + 1))

@@ -85,7 +85,7 @@ def test_one_run_goes_from_four_workers_to_three_and_two_and_four_in_memory(scen
     assert result.return_value == by_files
     entries = load(scene.home / "run").ledger.failures
     assert {entry.tier for entry in entries} <= {"memory", "peer memory"}
-    assert sum(entry.redone for entry in entries) == 0
+    assert sum(entry.repeated for entry in entries) == 0
 
 
 def scene_waits(scene: Scene, world: int) -> None:

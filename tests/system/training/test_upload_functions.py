@@ -157,7 +157,7 @@ def test_no_upload_outside_of_the_run_is_refused(tmp_path: Path) -> None:
     def fn() -> None:
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "step").write_text("1")
-        with pytest.raises(ValueError, match="must be below"):
+        with pytest.raises(ValueError, match="belong below"):
             train.report({}, Checkpoint(tmp_path / "mine"), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
 
     assert fit(fn, tmp_path / "runs").best_checkpoints == []

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import tune
+from holdfast import train, tune
 from holdfast.errors import NewerFormatError
 from holdfast.store import values
 from holdfast.store.location import Location
 from holdfast.store.sealed import seal, unseal
+from holdfast.train.torch import TorchTrainer
 from support.tune import counting
 
 SCRIPT = Path(counting.__file__)
@@ -48,6 +52,46 @@ def test_a_killed_experiment_on_s3_goes_on(bucket: str, tmp_path: Path) -> None:
     assert {"params.json", "result.json", "progress.csv", "run.json"} <= names
     left = [path for path in (tmp_path / "scratch").rglob("*") if path.is_file() and path.name != "epochs.log"]
     assert not left, "files were left in the scratch directory"
+
+
+ROUNDS, REPORTS = 18, 3
+
+
+def raises_after_its_last_report(config: dict[str, Any]) -> None:
+    rank = train.get_context().get_world_rank()
+    for step in range(1, REPORTS + 1):
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, f"rank-{rank}").write_text(str(step))
+            train.report({"step": step}, checkpoint=train.Checkpoint.from_directory(directory))
+    if rank == 1:
+        raise ValueError(f"round {config['round']}")
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("s3")
+def test_checkpoints_of_trials_whose_rank_raises_keep_their_metrics(bucket: str) -> None:
+    """Rank 0 may not have made its last reports when rank 1 raises; what is committed has its metrics all the same."""
+    url = f"{bucket}/runs"
+    trainer = TorchTrainer(raises_after_its_last_report, scaling_config=train.ScalingConfig(num_workers=2))
+    space = {"train_loop_config": {"round": tune.grid_search(list(range(ROUNDS)))}}
+    run = tune.RunConfig(name="raises", storage_path=url, verbose=0)
+    grid = tune.Tuner(trainer, param_space=space, run_config=run).fit()
+    assert (len(grid), grid.num_errors) == (ROUNDS, ROUNDS)
+    found = manifests(f"{url}/raises")
+    assert len(found) >= ROUNDS
+    assert [name for name, manifest in found.items() if set(manifest["metrics"]) < {"step"}] == []
+    for result in grid:
+        assert result.best_checkpoints
+        assert all(metrics["step"] for _, metrics in result.best_checkpoints)
+
+
+def manifests(url: str) -> dict[str, Any]:
+    objects = Location.parse("url", url).open(10.0)
+    try:
+        keys = [info.key for info in objects.list("") if fnmatch(info.key, "*/checkpoints/*.json")]
+        return {key: json.loads(objects.get(key)) for key in keys}
+    finally:
+        objects.close()
 
 
 def has_checkpoints(url: str) -> bool:

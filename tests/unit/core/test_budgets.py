@@ -33,5 +33,18 @@ def test_a_class_without_a_setting_of_its_own_counts_with_the_others() -> None:
     assert (own.counter, own.setting, limit) == ("hangs", "max_hang_failures", 1)
 
 
+def test_what_follows_from_a_class_besides_its_budget() -> None:
+    """A new class appears here, so that each of the three is decided."""
+    kind = FailureKind
+    assert set(CLASSES) == set(kind)
+    assert {k for k, known in CLASSES.items() if known.may_be_knock_on} == {
+        *(kind.USER_ERROR, kind.CRASH, kind.HANG, kind.START_UP)
+    }
+    assert {k for k, known in CLASSES.items() if not known.blames_node} == {kind.USER_ERROR, kind.PREEMPTED}
+    assert {k for k, known in CLASSES.items() if known.costs_one_process} == {
+        *(kind.CRASH, kind.OUT_OF_MEMORY, kind.HANG, kind.START_UP)
+    }
+
+
 def test_counters_keep_the_names_that_journals_have() -> None:
     assert {known.budget.counter for known in CLASSES.values()} == {"failures", "hangs", "preemptions", "storage"}

@@ -20,7 +20,7 @@ from holdfast.runs.past import Past
 from holdfast.store.location import Location
 from holdfast.store.metrics import line
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Report, Request
+from holdfast.wire.worker_messages import Report, WorkerRequest
 
 NODES = ("n1", "n2")
 
@@ -107,7 +107,7 @@ def test_a_rank_is_told_that_its_checkpoint_is_lost_while_an_earlier_one_is_uplo
         for rank in (0, 1):
             scene.report(rank, index, urgent=index == 1)
             scene.write(scene.seal(rank, index))
-    asked = wire.Asked(1, 0, Request(7, "durable", b"", 2))
+    asked = wire.Asked(1, 0, WorkerRequest(7, "durable", b"", 2))
     assert not sent(scene.hear((scene.node_of(0), asked)), wire.Reply)
     id = scene.kernel.state.pending[1].id
     replies = sent(scene.write(scene.hear(("n1", wire.StagedLost(id, "it is gone")))), wire.Reply)
@@ -127,13 +127,15 @@ def test_a_rank_is_told_that_its_checkpoint_is_durable_when_the_journal_has_it()
     for rank in (0, 1):
         scene.report(rank, 0)
         scene.write(scene.seal(rank, 0))
-    asked = wire.Asked(1, 0, Request(7, "durable", b"", 1))
+    asked = wire.Asked(1, 0, WorkerRequest(7, "durable", b"", 1))
     assert not sent(scene.hear((scene.node_of(0), asked)), wire.Reply)
     effects = scene.hear(ev.Committed(CheckpointRecord(scene.kernel.state.pending[0].id, 1), 1, 0))
     assert journalled(effects) == ["Committed"]
     assert not sent(effects, wire.Reply)
     messages = [type(effect.message) for effect in scene.write(effects) if isinstance(effect, fx.Send)]
-    assert messages.index(wire.Durable) < messages.index(wire.Reply), "get_checkpoint() right after it is that one"
+    assert messages.index(wire.CheckpointCommitted) < messages.index(wire.Reply), (
+        "get_checkpoint() right after it is that one"
+    )
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["on disk", "in a bucket"])

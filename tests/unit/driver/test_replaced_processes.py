@@ -18,7 +18,7 @@ from holdfast.runs.past import Past
 from holdfast.store.location import Location
 from holdfast.store.metrics import line
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Raised, Reply, Report, Request
+from holdfast.wire.worker_messages import Raised, Reply, Report, WorkerRequest
 
 
 class LiveScene:
@@ -57,7 +57,7 @@ def killed(rank: int, process: int = 0) -> wire.WorkerHasFailed:
 
 def asks(rank: int, steps: int, process: int = 0, reports: int = 0) -> wire.Asked:
     body = {"steps": steps, "joins": process > 0, "endpoint": ("127.0.0.1", 1) if process else None}
-    return wire.Asked(1, rank, Request(1, "regroup", cloudpickle.dumps(body), reports), process)
+    return wire.Asked(1, rank, WorkerRequest(1, "regroup", cloudpickle.dumps(body), reports), process)
 
 
 def sent(effects: list[fx.Effect], kind: type[wire.Message]) -> list[Any]:
@@ -160,12 +160,14 @@ def test_one_that_was_given_up_and_dies_then_is_counted_once_and_its_successor_s
 def test_a_request_of_one_that_was_replaced_is_not_answered_to_its_successor() -> None:
     """Each process counts its requests for itself: the answer to the first would be taken for another's."""
     scene = LiveScene()
-    scene.say(1, wire.Asked(1, 1, Request(1, "barrier", b"", 0)))
+    scene.say(1, wire.Asked(1, 1, WorkerRequest(1, "barrier", b"", 0)))
     scene.say(1, killed(1))
-    effects = scene.say(0, wire.Asked(1, 0, Request(1, "barrier", b"", 0)))
+    effects = scene.say(0, wire.Asked(1, 0, WorkerRequest(1, "barrier", b"", 0)))
     assert not sent(effects, Reply), "rank 1 has not come to it"
     process = scene.kernel.state.ranks[1].process
-    effects = scene.say(1, wire.WorkerIsReady(1, 1, process), wire.Asked(1, 1, Request(1, "barrier", b"", 0), process))
+    effects = scene.say(
+        1, wire.WorkerIsReady(1, 1, process), wire.Asked(1, 1, WorkerRequest(1, "barrier", b"", 0), process)
+    )
     assert {(reply.rank, reply.process) for reply in sent(effects, Reply)} == {(0, 0), (1, process)}
 
 

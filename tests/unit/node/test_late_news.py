@@ -13,7 +13,7 @@ from holdfast.node.agent import Agent
 from holdfast.node.launch import SpawnLauncher
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Channel
-from holdfast.wire.zygote_messages import Exited, Forked, Paused
+from holdfast.wire.zygote_messages import Exited, Forked, ProcessPaused
 from support.node import trial_work
 from support.node.agent_at_work import configure
 
@@ -23,7 +23,7 @@ class LateLauncher(SpawnLauncher):
 
     _held: Forked | None = None
 
-    def say(self, event: Forked | Exited | Paused) -> None:
+    def say(self, event: Forked | Exited | ProcessPaused) -> None:
         if isinstance(event, Forked):
             self._held = event
             return

@@ -7,7 +7,17 @@ from typing import Any
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
-from holdfast.runs.attempt_history import FAILED, KILLED, PLANNED, RUNNING, attempt_history
+from holdfast.runs.attempt_history import (
+    BY_STANDBY,
+    FAILED,
+    KILLED,
+    MOVED,
+    NOT_LIVE,
+    PLANNED,
+    REPLACED,
+    RUNNING,
+    attempt_history,
+)
 from holdfast.store.journal import Record
 
 SPEC = RunSpec(num_workers=2, max_failures=9)
@@ -104,6 +114,25 @@ def test_a_rank_that_is_replaced_live_does_not_end_the_attempt() -> None:
     assert [(failure.live, failure.lost) for failure in replaced.failures] == [(True, 0)]
     lost = attempt_history(records(*told, (6, ev.RegroupFailed(1, "rank 0 did not answer"))), now=9.0)
     assert [(span.outcome, span.ended) for span in lost.attempts] == [(FAILED, 6)]
+    assert [moment.kind for moment in replaced.live + lost.live] == [REPLACED, NOT_LIVE]
+
+
+def test_a_rank_that_moves_to_another_node_brings_that_node_into_its_attempt() -> None:
+    history = attempt_history(
+        records(
+            (0, ev.DriverStarted(1, SPEC)),
+            (1, ev.AttemptStarted(1, 2, None, 0, leased=("node-a", "node-b"))),
+            (5, ev.RankMoved(1, 1, 1, "node-c", ("node-c",))),
+            (6, ev.Regrouped(1, 1, 8, 0, 7, (1,), by_standby=(1,))),
+            (7, ev.WorkerFailed(1, 0, Evidence(signal=9), "node-a", 9, live=True, standby=2)),
+            (8, ev.Regrouped(1, 2, 9, 1, 8, (0,), by_standby=(0,))),
+        ),
+        now=9.0,
+    )
+    assert [(moment.time, moment.kind) for moment in history.live] == [(5, MOVED), (6, BY_STANDBY), (8, BY_STANDBY)]
+    (span,) = history.attempts
+    assert (span.nodes, span.joined) == (("node-a", "node-b", "node-c"), {"node-c": 5})
+    assert [failure.by_standby for failure in history.failures] == [True]
 
 
 def test_how_far_storage_is_behind_is_known_as_long_as_the_driver_says_so() -> None:

@@ -58,7 +58,7 @@ def test_a_run_with_one_failure() -> None:
     assert ledger == Ledger(
         wall_clock_s=21,
         productive_s=2 + 3,  # report 2 of the first attempt, then report 2 of the second
-        redone_s=3 + 2,  # report 3, behind the checkpoint; and what was done after it
+        repeated_s=3 + 2,  # report 3, behind the checkpoint; and what was done after it
         starting_s=1 + 2 + 1,
         recovering_s=2,
         finishing_s=4 + 1,
@@ -66,12 +66,12 @@ def test_a_run_with_one_failure() -> None:
     )
     assert ledger.goodput == 5 / 21
     assert ledger.summary() == (
-        "21.0 s: 24 % productive, 5.0 s redone, 4.0 s starting, 2.0 s recovering, 5.0 s finishing (1 failure)"
+        "21.0 s: 24 % productive, 5.0 s repeated, 4.0 s starting, 2.0 s recovering, 5.0 s finishing (1 failure)"
     )
     assert str(ledger).splitlines() == [
         "wall-clock     21.0 s  100 %",
         "productive      5.0 s   24 %",
-        "redone          5.0 s   24 %",
+        "repeated        5.0 s   24 %",
         "starting        4.0 s   19 %",
         "recovering      2.0 s   10 %",
         "finishing       5.0 s   24 %",
@@ -88,7 +88,7 @@ def test_time_without_a_driver() -> None:
     ]
     records[3] = Record(4, 149, "RunConfigured", {})
     ledger = account(records, {1: [(0, 103.0), (1, 106.0)]})
-    assert ledger == Ledger(51, redone_s=3, starting_s=3 + 1, down_s=44)
+    assert ledger == Ledger(51, repeated_s=3, starting_s=3 + 1, down_s=44)
 
 
 def test_a_run_that_is_under_way_goes_up_to_its_last_report() -> None:
@@ -151,7 +151,7 @@ def test_a_stall_is_taken_out_of_what_the_attempt_did() -> None:
     assert ledger == Ledger(
         wall_clock_s=34,
         productive_s=1 + 1,  # from 101, and from 132
-        redone_s=4 + 2,  # from 106 and from 110
+        repeated_s=4 + 2,  # from 106 and from 110
         stalled_s=3 + 1 + 2 + 1 + 1,  # from 102 and 105, from 112, from 117 and 118
         starting_s=1 + 2 + 1 + 1,
         recovering_s=1,
@@ -203,7 +203,7 @@ def test_a_handover_before_a_preemption_is_not_a_failure() -> None:
         {1: [(0, 103.0)]},
     )
     assert not ledger.failures
-    assert (ledger.redone_s, ledger.finishing_s) == (0, 2)
+    assert (ledger.repeated_s, ledger.finishing_s) == (0, 2)
 
 
 def epoch_began(time: float, epoch: int) -> Record:
@@ -219,7 +219,7 @@ def test_far_away_a_driver_has_the_run_before_it_says_so() -> None:
         *[epoch_began(120, 3), *written((123, found), (124, ev.DriverStarted(3, RunSpec())), (125, attempt(2, 1)))],
     ]
     ledger = account(records, {1: [(0, 103.0), (1, 106.0)], 2: [(0, 127.0)]})
-    assert ledger == Ledger(28, redone_s=3, starting_s=4 + 2 + 7, down_s=4 + 8)
+    assert ledger == Ledger(28, repeated_s=3, starting_s=4 + 2 + 7, down_s=4 + 8)
     lost = account([r for r in records if r.kind != EPOCH_BEGAN], {1: [(0, 103.0), (1, 106.0)]})
     check_sum(lost)
 
@@ -268,7 +268,7 @@ def test_a_worker_whose_clock_is_ahead() -> None:
     """What it says it did after its attempt had failed was before that."""
     ledger = account(FAILED_ONCE, {1: [(index, time + 4) for index, time in ITS_REPORTS[1]], 2: ITS_REPORTS[2]})
     check_sum(ledger)
-    assert (ledger.starting_s, ledger.redone_s, ledger.recovering_s) == (1 + 6 + 1, 1, 2)
+    assert (ledger.starting_s, ledger.repeated_s, ledger.recovering_s) == (1 + 6 + 1, 1, 2)
 
 
 def test_nothing_at_all() -> None:

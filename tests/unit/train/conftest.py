@@ -36,7 +36,6 @@ class StandIn:
         self.attempt_number = 1
         self.run_name, self.run_dir = run_dir.name, str(run_dir)
         self.metadata: dict[str, Any] = {"owner": "tests"}
-        self.run_url = ""
         self.location = Location.parse("run_dir", run_dir)
         self.resumed_from: Offer | None = None
         self.initial: Any = None

@@ -11,6 +11,7 @@ import pyarrow.fs
 import pytest
 
 from holdfast import train
+from holdfast.store.location import Location
 from holdfast.train import (
     Checkpoint,
     CheckpointConsistencyMode,
@@ -145,7 +146,7 @@ def test_no_upload_of_no_file_reports_the_metrics(session: Any, exists: bool) ->
 
 
 def test_no_upload_elsewhere_is_refused(session: Any, kept: Path) -> None:
-    with pytest.raises(ValueError, match="must be below"):
+    with pytest.raises(ValueError, match=r"belong below .* but outside its checkpoints/"):
         train.report({}, Checkpoint(kept), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
     assert session.reports == []
 
@@ -250,6 +251,12 @@ def test_the_files_of_the_run_are_in_the_file_system_of_its_storage(session: Any
         stream.write(b"a note")
     assert isinstance(storage.storage_filesystem, pyarrow.fs.FileSystem)
     assert Path(session.run_dir, "mine.txt").read_text() == "a note"
+
+
+def test_the_storage_of_a_run_in_a_bucket_is_not_the_directory_of_its_pending_files(session: Any) -> None:
+    session.location = Location.parse("test(", "s3://bucket/runs/one?region=x")
+    storage = train.get_context().get_storage()
+    assert (storage.run_dir, storage.location) == ("s3://bucket/runs/one", session.location)
 
 
 @pytest.mark.parametrize("run_dir", ["s3://bucket/runs/one", "/runs/one"])

@@ -173,5 +173,5 @@ def test_a_config_with_an_object_is_asked_for_again_and_shown_by_fit(tmp_path: P
     config = {"fn": print}
     run = RunConfig(storage_path=tmp_path, name="object", verbose=0)
     assert Trainer(config_it_got, train_loop_config=config, scaling_config=HERE, run_config=run).fit().config is config
-    with pytest.raises(ValueError, match="config could not be stored; pass it again"):
+    with pytest.raises(ValueError, match="pass train_loop_config again, because it could not be stored"):
         Trainer.restore(tmp_path / "object", config_it_got)

@@ -39,6 +39,15 @@ def test_each_search_without_a_name_is_named_after_its_trainable(tmp_path: Path)
     assert tune.Tuner(own, run_config=run)._definition.run_config.name == "given"
 
 
+def test_one_searcher_converts_spaces() -> None:
+    from holdfast.tune.search.bayesopt import BayesOptSearch
+    from holdfast.tune.search.hyperopt import HyperOptSearch
+    from holdfast.tune.search.optuna import OptunaSearch
+
+    kinds = [OptunaSearch, HyperOptSearch, BayesOptSearch]
+    assert [hasattr(kind, "convert_search_space") for kind in kinds] == [True, False, False]
+
+
 class Counts(tune.Callback):
     def __init__(self) -> None:
         self.known: list[int] = []

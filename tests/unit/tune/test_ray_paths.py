@@ -160,8 +160,16 @@ def test_resources_and_environments_by_name() -> None:
     )
     tune.register_env("maze", dict)
     assert get_env("maze") is dict
-    with pytest.raises(ValueError, match="Registered: 'maze'"):
+    with pytest.raises(ValueError, match="registered: 'maze'"):
         get_env("desert")
+
+
+def test_a_normal_sampler_needs_a_deviation() -> None:
+    from holdfast.tune.search import sample
+
+    assert sample.Normal(sd=2.0).mean == 0.0
+    with pytest.raises(ValueError, match="greater than 0"):
+        sample.Normal()
 
 
 def test_whether_init_was_called() -> None:

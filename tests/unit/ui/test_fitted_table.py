@@ -60,6 +60,9 @@ def test_the_time_left_is_told_when_the_number_of_steps_is_known() -> None:
     assert shown.text(Picture(reports=10), 10.0) == "10 of 100 steps (10%)"
     assert shown.text(Picture(reports=20), 20.0) == "20 of 100 steps (20%), about 1 m 20 s left"
     assert shown.text(Picture(reports=100), 100.0) == "100 of 100 steps (100%)"
+    quick = TimeLeft(lambda _metrics, reports: (reports / 100, f"{reports} of 100 steps"))
+    quick.text(Picture(reports=10), 0.0)
+    assert quick.text(Picture(reports=99), 10.0) == "99 of 100 steps (99%)", "less than a second is not worth a word"
     assert TimeLeft(None).text(Picture(reports=3), 1.0) == ""
 
 

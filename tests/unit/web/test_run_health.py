@@ -113,5 +113,5 @@ def test_what_was_lost_has_the_start_of_workers_after_a_failure_once() -> None:
         FailureEntry(101.0, 2, 0, "crash", "", recovered_s=2.0),  # before the next report
         FailureEntry(200.0, 3, 0, "crash", "", recovered_s=1.0),
     )
-    ledger = Ledger(wall_clock_s=60.0, redone_s=5.0, recovering_s=0.5, starting_s=6.0, down_s=2.0, failures=failures)
+    ledger = Ledger(wall_clock_s=60.0, repeated_s=5.0, recovering_s=0.5, starting_s=6.0, down_s=2.0, failures=failures)
     assert lost_s(ledger) == 3.0 + 1.0 + 5.0 + 2.0

@@ -88,15 +88,24 @@ def warn_of_missing(turn: Turn, index: int) -> None:
     missing = turn.state.ranks.behind(index)
     if not missing:
         return
-    pending, number = turn.state.pending[index], index + 1
+    pending = turn.state.pending[index]
     turn.do(
         do.Warn(
-            f"{pending.id} is not saved yet: {in_words(missing)} called train.report() fewer than {number} "
-            f"time{'s' if number > 1 else ''}. Call it on every rank; a rank without files passes checkpoint=None."
-            + (_IF_REPLICATED if list(pending.staged) == [0] else "")
+            f"{pending.id} is not saved yet: {_too_few_reports(turn, missing)}. Call it on every rank; a rank without "
+            "files passes checkpoint=None." + (_IF_REPLICATED if list(pending.staged) == [0] else "")
         ),
         do.SetTimer(timers.missing(index), turn.state.spec.missing_warning_s),
     )
+
+
+def _too_few_reports(turn: Turn, missing: list[int]) -> str:
+    counts = {turn.state.ranks[rank].reports for rank in missing}
+    most, only = max(counts), "only" if len(counts) == 1 else "at most"
+    has = f"{in_words(missing)} {'has' if len(missing) == 1 else 'have'}"
+    where = f" in attempt {turn.state.attempt_number}" if turn.state.attempt_number > 1 else ""
+    if not most:
+        return f"{has} not called train.report(){where}"
+    return f"{has} called train.report() {only} {most} time{'' if most == 1 else 's'}{where}"
 
 
 _IF_REPLICATED = (

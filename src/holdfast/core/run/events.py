@@ -29,8 +29,7 @@ class Event(Struct, frozen=True, rename={"attempt_number": "generation", "attemp
 
 
 class DriverStarted(Event, frozen=True):
-    """A driver has the lease and has replayed the journal; all processes of an earlier driver have exited, except those
-    that unreachable nodes may still run."""
+    """A driver has taken the run over. Processes of an earlier driver may still run only on unreachable nodes."""
 
     durable = True
     epoch: int
@@ -346,8 +345,7 @@ class Damaged(Event, frozen=True):
 
 
 class Adopted(Event, frozen=True):
-    """Between two drivers, the run got a checkpoint of another run to resume from. Its own later checkpoints were
-    deleted."""
+    """Between two drivers, the run got another run's checkpoint to resume from, and lost its own later ones."""
 
     durable = True
     record: CheckpointRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from holdfast.core.budgets import budget_of
+from holdfast.core.budgets import CLASSES, budget_of
 from holdfast.core.failures import Evidence, FailureKind, classify, describe, may_follow
 from holdfast.core.run import checkpointing, timers
 from holdfast.core.run import commands as do
@@ -12,8 +12,6 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_attempt, end_run, stops_soon
 from holdfast.core.run.state import Charge, Durable, Failure, Outcome, Phase, RankStatus, Verdict
 from holdfast.core.run.turn import Turn
-
-UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
 
 
 def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
@@ -28,7 +26,7 @@ def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if counted:
         _note_node(turn, event)
         _note_same_error(turn, event)
-        if classify(event.evidence) in UNCERTAIN:
+        if CLASSES[classify(event.evidence)].may_be_knock_on:
             turn.record(charge=Charge(event.node, same_error, may_follow(event.evidence)))
     return text
 
@@ -50,7 +48,7 @@ def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
     counter = budget_of(known.spec, failure.kind)[0].counter
     spent = {name: count - (name == counter) for name, count in known.spent.items()}
     turn.record(spent={name: count for name, count in spent.items() if count}, same_error=charge.same_error)
-    if charge.of_node and failure.kind is not FailureKind.USER_ERROR:
+    if charge.of_node and CLASSES[failure.kind].blames_node:
         _clear_node(turn, charge.node)
     turn.record(charge=None)
     count(turn, event.rank, event.evidence, text, instead=True)
@@ -146,7 +144,7 @@ def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
 def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
     """A node on which processes die again and again is left alone for a time."""
     known, node = turn.state.durable, event.node
-    if not node or classify(event.evidence) in (FailureKind.USER_ERROR, FailureKind.PREEMPTED):
+    if not node or not CLASSES[classify(event.evidence)].blames_node:
         return
     count, rest_s = known.node_failures.get(node, 0) + 1, known.spec.bad_node_rest_s
     turn.record(node_failures={**known.node_failures, node: count})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from holdfast.core.failures import Evidence, FailureKind, classify, describe, may_follow
+from holdfast.core.budgets import CLASSES
+from holdfast.core.failures import Evidence, classify, describe, may_follow
 from holdfast.core.run import checkpointing, failing, hanging, standby, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
@@ -18,7 +19,6 @@ from holdfast.core.run.state import Charge, Phase, RankStatus, Regroup, RunState
 from holdfast.core.run.turn import Turn
 
 _MOST_IN_A_ROW = 3  # failures without a step or a checkpoint in between
-_KINDS = (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY, FailureKind.HANG, FailureKind.START_UP)
 
 
 def judged(state: RunState, event: ev.WorkerFailed) -> ev.WorkerFailed:
@@ -37,7 +37,7 @@ def may_replace(state: RunState, event: ev.WorkerFailed) -> bool:
         return False
     if state.spec.regroup_timeout_s <= 0 or not state.durable.is_undecided or attempt.handover is not None:
         return False
-    if event.evidence.exception or classify(event.evidence) not in _KINDS:
+    if event.evidence.exception or not CLASSES[classify(event.evidence)].costs_one_process:
         return False
     if state.durable.streak >= _MOST_IN_A_ROW or attempt.ranks.has(RankStatus.RETURNED):
         return False
@@ -68,7 +68,7 @@ def _replace(turn: Turn, event: ev.WorkerFailed) -> str:
     turn.record(streak=known.streak + 1)
     failing.count(turn, rank, event.evidence, text)
     charge = Charge(event.node, known.same_error, may_follow(event.evidence), of_node=False)
-    turn.record(charge=charge if classify(event.evidence) in failing.UNCERTAIN else None)
+    turn.record(charge=charge if CLASSES[classify(event.evidence)].may_be_knock_on else None)
     if turn.state.verdict is Verdict.FAIL:
         turn.set_rank(rank, status=RankStatus.DEAD)
         end_attempt(turn, "failure", graceful=False)

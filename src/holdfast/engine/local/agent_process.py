@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from holdfast.engine.agent_link import FENCE_MARGIN_S, Link
+from holdfast.engine.agent_link import FENCE_MARGIN_S, Link, LinkedAgent
 from holdfast.engine.engine_interface import Inbox
 from holdfast.node import leftovers, seed
 from holdfast.node.handshake import AgentListener
@@ -55,7 +55,7 @@ class LocalNode:
         return self.network.node_address if self.network else "127.0.0.1"
 
 
-class AgentProcess:
+class AgentProcess(LinkedAgent):
     """The agent and the processes below it. Without a network in between, the kernel kills it with the thread that
     started it."""
 
@@ -64,7 +64,6 @@ class AgentProcess:
         self._configure = msgspec.structs.replace(configure, node_id=node.id)
         self._tree = ProcessTree()
         self._workers: dict[tuple[int, int, int], wire.WorkerStarted] = {}  # processes that may leave files
-        self._link: Link | None = None
         self._door: AgentListener | None = None
         self._killed = self._has_reported = False
         try:
@@ -170,17 +169,6 @@ class AgentProcess:
     @property
     def _is_starting(self) -> bool:
         return not self._killed and self._process.poll() is None
-
-    def send(self, message: wire.Message) -> None:
-        if self._link is not None:
-            self._link.send(message)
-
-    def shut_down(self) -> None:
-        """End it gracefully. May be called from any thread."""
-        if self._link is not None:
-            self._link.send(wire.Shutdown())
-        else:
-            self.kill()  # it has not connected yet, and so has done nothing
 
     def kill(self) -> None:
         """Kill it immediately, with all processes below it. May be called from any thread."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.local.agent_process import LocalNode, Network
-from holdfast.engine.node_member import Member
+from holdfast.engine.node_member import Member, MemberSession
 from holdfast.errors import HoldfastError
 from holdfast.wire import messages as wire
 
@@ -186,7 +186,7 @@ class LocalCluster:
                 self._sessions.remove(session)
 
 
-class ClusterSession:
+class ClusterSession(MemberSession[Member]):
     """The nodes of one run. The cluster adds and drops them."""
 
     def __init__(
@@ -214,16 +214,6 @@ class ClusterSession:
 
     def fail(self, error: Exception) -> None:
         self._inbox.put(error)
-
-    def accept(self, node_id: str, pid: int) -> None:
-        member = self._members.get(node_id)
-        if member is not None:
-            member.accept(pid)
-
-    def send(self, node_id: str, message: wire.Message) -> None:
-        member = self._members.get(node_id)
-        if member is not None:
-            member.send(message)
 
     def close(self) -> None:
         self._on_close(self)  # from now on no node is added

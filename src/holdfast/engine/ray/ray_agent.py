@@ -16,13 +16,14 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.engine.agent_link import FENCE_MARGIN_S, Link
+from holdfast.engine.agent_link import FENCE_MARGIN_S, Link, LinkedAgent
 from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.ray.agent_actor import About
 from holdfast.engine.ray.connection import LeftClusterError, cluster_address, connected_ray, own_address
 from holdfast.errors import HoldfastError
 from holdfast.node.handshake import AgentListener
 from holdfast.wire import messages as wire
+from holdfast.worker.run_address import address_in
 
 _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
 _CONNECT_WITHIN_S = 60.0
@@ -39,7 +40,7 @@ class NodeUnusableError(HoldfastError):
     """Nothing can be run on the node, now or later."""
 
 
-class RayAgent:
+class RayAgent(LinkedAgent):
     """As ``AgentProcess`` is for a process of this machine. ``actor`` makes the actor on the node."""
 
     def __init__(
@@ -55,7 +56,6 @@ class RayAgent:
         self._env_vars, self._own_directory = env_vars, own_directory
         self._on_doubt = on_doubt  # whether the node exists
         self._door: AgentListener | None = None
-        self._link: Link | None = None
         self._hosting: Any = None  # the actor's answer when all processes have exited
         self._killed = False
         self.node_is_there = True  # as far as is known
@@ -63,8 +63,8 @@ class RayAgent:
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
         """Start it, and deliver its messages until it has exited."""
-        run_dir = "" if self._configure.storage else self._configure.run_dir
-        about = self._await(self._actor.about.remote(run_dir), _ACTOR_WITHIN_S)
+        needed = address_in(self._configure).directory_of_all
+        about = self._await(self._actor.about.remote(needed), _ACTOR_WITHIN_S)
         if isinstance(about, About):
             self.trouble = self._unusable(about)
         else:
@@ -135,17 +135,6 @@ class RayAgent:
             sys_path=list(dict.fromkeys([*self._configure.sys_path, *map(os.fsencode, about.sys_path)])),
             cwd=cwd,
         )
-
-    def send(self, message: wire.Message) -> None:
-        if self._link is not None:
-            self._link.send(message)
-
-    def shut_down(self) -> None:
-        """End it gracefully. May be called from any thread."""
-        if self._link is not None:
-            self._link.send(wire.Shutdown())
-        else:
-            self.kill()  # it has not connected yet, and so has done nothing
 
     def kill(self) -> None:
         """Kill it immediately. May be called from any thread."""

@@ -18,6 +18,7 @@ from itertools import islice
 from holdfast.engine.demand import Demand
 from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.local.agent_process import LocalNode
+from holdfast.engine.node_member import MemberSession
 from holdfast.engine.ray.connection import LeftClusterError, add_user, remove_user
 from holdfast.engine.ray.ray_capacity import fits, room_in, why_waiting
 from holdfast.engine.ray.ray_member import RayMember
@@ -40,7 +41,7 @@ _LEFT_WITHIN_S = 30.0
 _SOME_DAY_S = 120.0  # the deadline of a node that is drained without one
 
 
-class RaySession:
+class RaySession(MemberSession[RayMember]):
     def __init__(self, demand: Demand, configure: wire.Configure, inbox: Inbox) -> None:
         self._demand, self._configure, self._inbox = demand, configure, inbox
         self._members: dict[str, RayMember] = {}  # by our name of the node
@@ -79,16 +80,6 @@ class RaySession:
         assert isinstance(self._seats, TrialGrants), "a run's own demand says what it asks for"
         self._seats.give_back(key)
         self._soon.set()
-
-    def accept(self, node_id: str, pid: int) -> None:
-        member = self._members.get(node_id)
-        if member is not None:
-            member.accept(pid)
-
-    def send(self, node_id: str, message: wire.Message) -> None:
-        member = self._members.get(node_id)
-        if member is not None:
-            member.send(message)
 
     def leave(self) -> None:
         """From any thread: the driver is to end this."""

@@ -8,7 +8,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 
 
 class ArrowFileSystem(ArrowFSWrapper):  # type: ignore[misc]
-    leaves_directories = True  # deleting the last file below one turns it into an object
+    leaves_directories = True  # when its last file is deleted, pyarrow makes an object of the directory
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
         """fsspec asks a stream that cannot seek for its position if the range begins at 0."""

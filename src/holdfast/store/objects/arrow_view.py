@@ -27,7 +27,7 @@ def arrow_filesystem(location: Location) -> Any:
 
 
 class BucketHandler(fs.FileSystemHandler):  # type: ignore[misc]
-    """What pyarrow calls. Directories are what comes before a slash in names: there is nothing to create."""
+    """What pyarrow calls. Directories are the parts of names before a slash, so there is nothing to create."""
 
     def __init__(self, location: Location) -> None:
         self.location, self._root = location, location.root
@@ -117,7 +117,7 @@ class BucketHandler(fs.FileSystemHandler):  # type: ignore[misc]
 
 
 class _Ranged(io.RawIOBase):
-    """An object of which only the parts that are read are fetched."""
+    """An object. Only the parts that are read are fetched."""
 
     def __init__(self, store: Any, key: str, size: int) -> None:
         self._store, self._key, self._size, self._at = store, key, size, 0
@@ -146,7 +146,7 @@ class _Ranged(io.RawIOBase):
 
 
 class _Written(io.RawIOBase):
-    """An object that exists after it is closed."""
+    """An object that is written. It exists once it is closed."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer

@@ -1,8 +1,8 @@
 """The credentials of an AWS profile, which obstore does not look for.
 
-Keys in the shared credentials file are read here, again every minute: tools that rotate credentials rewrite the file.
-Profiles that need more than the file (single sign-on, roles, credential processes) are resolved by boto3, if that is
-installed: it is too large to be required for a file of two lines. obstore's own provider for it needs Python 3.11.
+Keys in the shared credentials file are read here, again every minute, because tools that rotate credentials rewrite the
+file. Profiles that need more than the file (single sign-on, roles, credential processes) are resolved by boto3, if it
+is installed. boto3 is too large to require it for a file of two lines. obstore's own provider needs Python 3.11.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the store needs from an object store: named bytes, flat, written as a whole or not at all.
 
-Keys are relative, with "/" between their parts. Every call has timeouts and is retried with jittered back-off until the
-patience runs out; then it raises a ``StorageError`` that names the store, the key, the cause and the remedy. All
-methods are thread-safe.
+Keys are relative, with "/" between their parts. Every call has timeouts and is retried with jittered back-off until its
+patience, a limit in seconds, runs out. Then it raises a ``StorageError`` that names the store, the key, the cause and
+the remedy. All methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Level(NamedTuple):
 class ObjectStore(Protocol):
     @property
     def url(self) -> str:
-        """For people and error texts. Never holds credentials."""
+        """The URL to show to people. It never holds credentials."""
 
     @property
     def creates_safely(self) -> bool:
-        """Whether ``create`` is decided by the store itself. Found out by trying, once, and remembered."""
+        """Whether the store itself decides a ``create``. This is tried once and remembered."""
 
     def get(self, key: str) -> bytes:
-        """The whole content; ``ObjectMissingError`` if there is none."""
+        """The whole content; ``ObjectMissingError`` if the object does not exist."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Exactly ``length`` bytes from ``start``, for ranges inside the object."""
@@ -43,20 +43,20 @@ class ObjectStore(Protocol):
         """Create or replace, as a whole."""
 
     def create(self, key: str, data: bytes) -> None:
-        """Like ``put``, but ``ObjectExistsError`` if the key is taken. ``data`` must be unique to the caller: an
-        existing object with equal content was written by an earlier try of this call, whose reply was lost."""
+        """Like ``put``, but ``ObjectExistsError`` if the key is taken. ``data`` must be unique to the caller: equal
+        content means that an earlier try of this call wrote it and the reply was lost."""
 
     def list(self, prefix: str = "") -> list[ObjectInfo]:
-        """All objects whose key begins with the prefix, a directory's name with its "/", by key."""
+        """All objects whose key begins with the prefix, sorted by key. The prefix of a directory ends with "/"."""
 
     def level(self, prefix: str = "") -> Level:
-        """The content right below a directory, in as few requests as the store allows, by key."""
+        """What is directly below a directory, sorted by key, in as few requests as the store allows."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove them, many at a time if the store can; a missing object is not an error."""
+        """Remove objects, many per request if the store can. A missing object is not an error."""
 
     def upload(self, path: Path, key: str) -> None:
-        """Store a file's content, large ones in parallel parts. Replaces as a whole; bounded memory."""
+        """Store a file's content, in parallel parts if it is large. Replaces the object as a whole. Bounded memory."""
 
     def download(self, key: str, path: Path, size: int) -> None:
         """Write an object of a known size into a new file, in parallel ranges. Parts from an interrupted call are used;
@@ -64,7 +64,7 @@ class ObjectStore(Protocol):
         ``CheckpointDamagedError`` if it has another size."""
 
     def with_patience(self, seconds: float) -> ObjectStore:
-        """The same store with another limit on how long a call is tried."""
+        """The same store with another limit on how long a call is retried."""
 
     def close(self) -> None:
         """Cancel what is in progress: calls that wait for a retry raise immediately."""
@@ -73,7 +73,7 @@ class ObjectStore(Protocol):
 class VersionedRange(NamedTuple):
     data: bytes
     version: str  # what changes when the object is replaced (ETag); empty if the store has no such thing
-    size: int  # of the whole object
+    size: int  # the size of the whole object
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class HasVersions(Protocol):
     """A store that says which version of an object it reads."""
 
     def get_version(self, key: str, start: int, length: int) -> VersionedRange:
-        """At least one byte, as ``get_range``; fewer bytes than asked for if the object is smaller."""
+        """Like ``get_range``, for at least one byte; fewer bytes than requested if the object is smaller."""
 
 
 @runtime_checkable

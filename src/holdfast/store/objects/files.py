@@ -1,6 +1,6 @@
-"""A local directory as an object store, by the store's ``Disk``: writes are durable and complete.
+"""A local directory as an object store, through ``Disk``: writes are durable and complete.
 
-A local disk needs no patience: its errors are raised immediately.
+Nothing is retried: errors of a local disk are raised immediately.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class FileObjects:
             with contextlib.suppress(NotADirectoryError):
                 self._disk.unlink(path)
             while (path := path.parent) != self._root and self._root in path.parents:
-                self._disk.rmdir(path)  # only if it is empty: an object store has no empty directories
+                self._disk.rmdir(path)  # removed only if empty: an object store has no empty directories
 
     def upload(self, path: Path, key: str) -> None:
         self._place(key, lambda target: self._copy(path, target))
@@ -103,7 +103,7 @@ class FileObjects:
         pass
 
     def _place(self, key: str, write: Callable[[Path], None]) -> None:
-        """Write below a directory that a ``delete`` elsewhere may remove while it is still empty."""
+        """Write below a directory that another ``delete`` may remove while it is still empty."""
         path = self._path(key)
         while True:
             ensure_dir(self._disk, path.parent)
@@ -119,7 +119,7 @@ class FileObjects:
         try:
             self._disk.write_new(temporary, data)
             try:
-                os.link(temporary, path)  # appears whole, and only if the name is free
+                os.link(temporary, path)  # the file appears as a whole, and only if the name is free
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
@@ -166,4 +166,4 @@ class FileObjects:
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # as ``is_temporary`` knows them
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # so that ``is_temporary`` recognizes it

@@ -1,8 +1,8 @@
 """Any fsspec file system as an object store. How complete and safe its writes are depends on the file system.
 
-fsspec's own "create" checks first and then writes, which is not safe; only file systems that pass the condition to
-their server count as safe, and those are tested. A file system that is not an object store is written to another name
-and renamed. It has its own timeouts.
+fsspec's own "create" checks first and then writes, which is not safe. Only file systems that pass the condition to
+their server count as safe; those are tested. If the file system is not an object store, files are written under another
+name and renamed. The file system's own timeouts apply.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.store.objects.base import Level, ObjectInfo
 from holdfast.store.objects.patient import DEFAULT_PATIENCE_S, PatientObjects, Shared
 from holdfast.store.parallel import in_parallel
 
-# Whose objects appear as a whole, need no directories, and whose "create" is a condition that the server checks.
+# File systems whose objects appear as a whole and need no directories, and whose server checks a "create".
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _TEMPORARY = ".holdfast-temporary-"
 
@@ -117,7 +117,7 @@ class FsspecObjects(PatientObjects):
             source = transfer.Reader(path, self._patience.check_open)
         with source:
             if _own(self._fs, "put_file"):
-                self._fs.put_file(str(path), target)  # many at a time, if the file system can
+                self._fs.put_file(str(path), target)  # many per request, if the file system can
                 return
             with self._fs.open(target, "wb") as sink:
                 shutil.copyfileobj(source, sink, transfer.PART_BYTES)
@@ -164,5 +164,5 @@ class FsspecObjects(PatientObjects):
 
 
 def _own(filesystem: Any, method: str) -> bool:
-    """Whether the file system has its own way for it, and not fsspec's for all."""
+    """Whether the file system has its own method for this, not only the one that it inherits from fsspec."""
     return getattr(getattr(filesystem, method), "__func__", None) is not getattr(AbstractFileSystem, method)

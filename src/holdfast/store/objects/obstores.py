@@ -1,7 +1,7 @@
 """Object stores through obstore: S3 and compatible servers, Google's, Azure's, memory, a local directory.
 
-obstore's own retries are kept short, so that ``close`` and the end of the patience are noticed within seconds; ours
-surround them. obstore must not be used in a process forked after its first use: its threads do not exist there.
+obstore's own retries are kept short and ours surround them, so ``close`` and the end of the patience take effect within
+seconds. obstore must not be used in a process that was forked after its first use: its threads do not exist there.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from holdfast.store.objects import transfer
 from holdfast.store.objects.base import Level, ObjectInfo, VersionedRange
 from holdfast.store.objects.patient import DEFAULT_PATIENCE_S, PatientObjects, Shared
 
-REQUEST_TIMEOUT_S = 60.0  # of one request: with 12 parts of 8 MiB at a time, each must get through a slow connection
+REQUEST_TIMEOUT_S = 60.0  # per request: 12 parts of 8 MiB at a time must get through a slow connection
 CONNECT_TIMEOUT_S = 5.0
 INNER_RETRY_S = 5.0
-DELETE_BATCH = 1000  # what S3 takes in one request
+DELETE_BATCH = 1000  # the limit of S3 per request
 
 _NOT_PARTIAL = "Received non-partial response"
 _T = TypeVar("_T")
@@ -142,7 +142,7 @@ class ObstoreObjects(PatientObjects):
         answer = obstore.get(self._store, self._full(key))
         found = answer.meta["size"]
         if found != size:
-            del answer  # the error keeps this frame, and an answer that is not read keeps its connection
+            del answer  # the error keeps this frame alive, and an unread answer keeps its connection open
             raise transfer.damaged(self._name(key), size, found)
         return answer.stream(transfer.PART_BYTES)
 
@@ -164,7 +164,7 @@ class ObstoreObjects(PatientObjects):
             self._try("delete", key, lambda: self._delete([key]))
 
     def _infos(self, found: Sequence[Any], prefix: str) -> builtins.list[ObjectInfo]:
-        """By key, without the empty objects that consoles make to show a directory."""
+        """Sorted by key, without the empty objects that web consoles create for directories."""
         infos = (ObjectInfo(self._relative(meta["path"]), meta["size"]) for meta in found)
         return sorted(info for info in infos if info.key not in ("", prefix.rstrip("/")))
 
@@ -180,7 +180,7 @@ class ObstoreObjects(PatientObjects):
 
 
 class _Shared(Shared):
-    """Its connections are closed with it."""
+    """Closes its connections when it is closed."""
 
     def __init__(self, given: Any) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ class _Shared(Shared):
 
 
 def bounded(store: Any, timeout_s: float) -> Any:
-    """The store with time-outs and short retries, where it has none of its user's."""
+    """The store with timeouts and short retries, unless its user has set them."""
     if not hasattr(store, "retry_config"):
         return store  # memory and local directories
     client = {

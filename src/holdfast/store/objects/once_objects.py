@@ -1,4 +1,4 @@
-"""An object store as one look at a run needs it: it is asked for each listing once, and for each small object once."""
+"""An object store for one look at a run: each listing and each small object is requested only once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from holdfast.errors import ObjectMissingError
 from holdfast.store.objects.base import Level, ObjectInfo, ObjectStore
 
-_SMALL, _MOST = 1 << 18, 8 << 20  # bytes: of an object that is kept, and of all of them
-_LISTED_WHOLE = "metrics/"  # one listing of it serves each attempt's
+_SMALL, _MOST = 1 << 18, 8 << 20  # bytes of one object that is kept, and of all of them
+_LISTED_WHOLE = "metrics/"  # one listing of it serves the listings of all attempts
 
 
 class OnceObjects:
-    """Reading requests are remembered until ``forget``; all others are passed on."""
+    """The answers of reading requests are kept until ``forget``. All other requests are passed on."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -53,7 +53,7 @@ class OnceObjects:
 
     def list(self, prefix: str = "") -> list[ObjectInfo]:
         wide = _LISTED_WHOLE if prefix.startswith(_LISTED_WHOLE) else prefix
-        with self._lock:  # who asks meanwhile waits for the same answer
+        with self._lock:  # callers that ask meanwhile wait for the same answer
             if wide not in self._lists:
                 self._lists[wide] = self._objects.list(wide)
             return [info for info in self._lists[wide] if info.key.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""From a location to its store. The store's library is imported only here, on demand.
+"""Opens the store of a location. The store's library is imported only here, when it is needed.
 
 obstore reads the usual environment variables itself; URL options override them. Added here: short names for options,
 plain http if the endpoint says so, profiles of ``~/.aws``, and no request to a metadata address when
@@ -58,7 +58,7 @@ def open_location(location: Location, patience_s: float) -> ObjectStore:
 
 
 def server_of(location: Location) -> str:
-    """What distinguishes the servers of its URL: the endpoint, and the account on Azure. No secrets."""
+    """What distinguishes servers that have the same URL: the endpoint and, on Azure, the account. No secrets."""
     scheme = location.root.partition(":")[0].replace("abfss", "az")
     found = dict(_server_options(location.filesystem)) or dict(_server_options(dict(location.options)))
     found.setdefault("endpoint", found.pop("base_url", "") or _first(os.environ, _ENDPOINTS.get(scheme, ())))
@@ -68,7 +68,7 @@ def server_of(location: Location) -> str:
 
 
 def _server_options(value: Any) -> Iterator[tuple[str, str]]:
-    """The options of a file system, whichever library made it; a wrapper has those of the wrapped one."""
+    """The options of a file system from any library. For a wrapper, those of the wrapped file system."""
     if isinstance(value, Mapping):
         for name, option in value.items():
             known = _ALIASES.get(name, name)
@@ -78,7 +78,7 @@ def _server_options(value: Any) -> Iterator[tuple[str, str]]:
                 yield from _server_options(option)
     elif hasattr(value, "storage_options"):  # of fsspec
         yield from _server_options(value.storage_options)
-    elif hasattr(value, "get_file_info") and not isinstance(value, type):  # of pyarrow, whose handlers are named, too
+    elif hasattr(value, "get_file_info") and not isinstance(value, type):  # of pyarrow, also for its handlers
         for argument in value.__reduce__()[1]:
             yield from _server_options(argument)
     elif hasattr(value, "config"):  # of obstore
@@ -97,7 +97,7 @@ def _open_fsspec(location: Location, patience_s: float) -> ObjectStore:
 
 
 def build(location: Location) -> Any:
-    """The store of obstore for the whole bucket."""
+    """obstore's store for the whole bucket."""
     from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
@@ -124,7 +124,7 @@ def build(location: Location) -> Any:
 
 
 def _client_options(scheme: str, config: dict[str, str]) -> dict[str, Any]:
-    """Takes the options that are the HTTP client's out of the others."""
+    """Removes the options of the HTTP client from the others, and returns them."""
     plain = config.pop("scheme", "https")
     client: dict[str, Any] = {name: config.pop(name) for name in _CLIENT_OPTIONS & config.keys()}
     if "endpoint" in config and "://" not in config["endpoint"]:
@@ -138,7 +138,7 @@ def _client_options(scheme: str, config: dict[str, str]) -> dict[str, Any]:
 
 
 def _credentials(location: Location, config: dict[str, str]) -> Any:
-    """None if obstore finds credentials itself."""
+    """The credentials; None if obstore finds them itself."""
     anonymous = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "")).lower() in _TRUE
     if anonymous or "access_key_id" in config or _first(os.environ, _OTHER_CREDENTIALS):
         return None

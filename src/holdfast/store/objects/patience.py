@@ -1,6 +1,6 @@
-"""How long a failing request is tried again: with jittered back-off, for a budget of seconds, until the store closes.
+"""How long a failing request is retried: with jittered back-off, for a budget of seconds, until the store closes.
 
-The budget counts from the first failure, so that a long transfer which fails near its end is still tried again.
+The budget counts from the first failure, so a long transfer that fails near its end is still retried.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from holdfast.platform import interrupt
 from holdfast.store.objects import verdicts
 
 FIRST_DELAY_S = 0.1
-LONGEST_DELAY_S = 5.0  # an outage that ends is noticed within this
+LONGEST_DELAY_S = 5.0  # the end of an outage is noticed within this time
 
 _T = TypeVar("_T")
 
 
 class Patience:
-    """A budget of seconds and the flag that ends all waiting. Shared by threads; holds no state of a call."""
+    """A budget in seconds and the flag that ends all waiting. Threads share it; it holds no state of a single call."""
 
     def __init__(self, seconds: float, closed: threading.Event, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -30,8 +30,8 @@ class Patience:
         self._clock = clock
 
     def run(self, attempt: Callable[[], _T], judge: Callable[[Exception], StorageError]) -> _T:
-        """What ``attempt`` returns. ``judge`` makes its exception one of ours; ``StorageUnavailableError`` and its
-        subclasses are tried again, all else is raised immediately."""
+        """Return what ``attempt`` returns. ``judge`` converts its exception to one of ours. A
+        ``StorageUnavailableError`` or a subclass of it is retried; all others are raised immediately."""
         tries, began, delay = 0, 0.0, FIRST_DELAY_S
         while True:
             tries += 1

@@ -1,4 +1,4 @@
-"""What all stores that may fail temporarily have in common: retries around every request, and a careful ``create``."""
+"""The base of all stores that may fail temporarily: every request is retried, and ``create`` is safe to retry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class Shared:
-    """What copies of a store with another patience have in common."""
+    """What a store shares with its copies that have another patience."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -71,7 +71,7 @@ class PatientObjects(ABC):
 
     @abstractmethod
     def _put_new(self, key: str, data: bytes) -> None:
-        """One try to write on the condition that the key is free."""
+        """Try once to write, on condition that the key is free."""
 
     def _holds(self, key: str, data: bytes) -> bool:
         """Whether the key was taken by an earlier try of the same call, whose reply was lost."""
@@ -96,11 +96,11 @@ class PatientObjects(ABC):
         try:
             self._try("create", key, lambda: self._put_new(key, b"first"))
         except ObjectExistsError:
-            pass  # the reply to a try of this very call was lost
+            pass  # an earlier try of this call succeeded, and its reply was lost
         except StorageUnavailableError:
             raise
         except StorageError:
-            return False  # the store says that it cannot
+            return False  # the store says that it does not support this
         try:
             self._try("create", key, lambda: self._put_new(key, b"second"))
             return False

@@ -1,8 +1,8 @@
 """Large objects to and from files: parallel parts, bounded memory, and a download that resumes where it stopped.
 
 Beside a download's file are ``<name>.part``, its content so far, and ``<name>.parts``, the list of parts in it. A part
-is listed after its bytes were written, and both are trusted only within one boot of the machine: the page cache
-survives a killed process, but not a power cut. The caller must not run two downloads into one file at a time.
+is listed after its bytes were written. Both are trusted only until the machine reboots: the page cache survives a
+killed process, but not a power cut. The caller must not run two downloads into one file at the same time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from holdfast.platform.processes import boot_id
 
 PART_BYTES = 8 << 20
 STREAMS = 12
-MOST_PARTS = 10_000  # of one upload, by S3 and Google
+MOST_PARTS = 10_000  # the limit of parts per upload of S3 and Google
 _MIB = 1 << 20
 
 
 class Part(NamedTuple):
-    data: Any  # a buffer
+    data: Any  # bytes of a buffer
     size: int  # of the whole object
-    tag: str | None  # of the object's version
+    tag: str | None  # identifies the object's version
 
 
 class NoRangesError(StorageError):
@@ -38,7 +38,7 @@ class NoRangesError(StorageError):
 
 
 class Reader(io.FileIO):
-    """A file to upload that can no longer be read after the store is closed."""
+    """A file to upload. It cannot be read any more once the store is closed."""
 
     def __init__(self, path: Path, check_open: Callable[[], None]) -> None:
         super().__init__(path, "rb")
@@ -57,7 +57,7 @@ def part_bytes(size: int) -> int:
 
 @contextlib.contextmanager
 def local(action: str, path: Path) -> Iterator[None]:
-    """Distinguish an error of the local disk from one of the store."""
+    """Turn an OSError of the local disk into one that is not mistaken for an error of the store."""
     try:
         yield
     except OSError as error:
@@ -66,7 +66,7 @@ def local(action: str, path: Path) -> Iterator[None]:
 
 
 def download_whole(chunks: Iterable[Any], path: Path, size: int, name: str) -> None:
-    """Write what arrives in one stream; the file appears when its size is right."""
+    """Write one stream to the file. The file gets its name when its size is right."""
     part, notes = _beside(path)
     arrived = 0
     with contextlib.ExitStack() as stack:
@@ -80,10 +80,10 @@ def download_whole(chunks: Iterable[Any], path: Path, size: int, name: str) -> N
 
 
 def download_parts(fetch: Callable[[int, int], Part], path: Path, size: int, name: str) -> None:
-    """Write the missing parts, several at a time; parts fetched before an error are kept for the next call. ``fetch``
-    returns exactly the requested part."""
+    """Fetch the missing parts, several at a time. Parts that arrived before an error are kept for the next call.
+    ``fetch`` returns exactly the requested part."""
     while not _Download(fetch, path, size, name).run():
-        pass  # the object has another version now: start over
+        pass  # the object was replaced: start over
 
 
 def damaged(name: str, size: int, found: int) -> CheckpointDamagedError:
@@ -109,7 +109,7 @@ class _Download:
         self._tag: str | None = None
 
     def run(self) -> bool:
-        """Whether the file is complete; if not, its parts were removed, and the next run starts over."""
+        """Whether the file is complete. If not, its parts were removed, and the next run starts over."""
         with contextlib.ExitStack() as stack:
             with local("write", self._part):
                 there = self._resume()
@@ -157,10 +157,10 @@ class _Download:
 
     def _note(self, line: str) -> None:
         with local("write", self._notes_path):
-            self._notes.write(f"{line}\n".encode())  # short, and in one write: never torn while the machine lives
+            self._notes.write(f"{line}\n".encode())  # one short write: only a crash of the machine can tear it
 
     def _resume(self) -> set[int]:
-        """The starts of the existing parts; without any, the leftovers of an earlier call are removed."""
+        """The starts of the parts that exist. If there are none, removes what an earlier call left."""
         try:
             head, *lines = self._notes_path.read_text(encoding="utf-8").splitlines()
             known = json.loads(head)
@@ -193,7 +193,7 @@ def _finish(part: Path, notes: Path, path: Path) -> None:
 
 
 def _reserve(target: int, size: int) -> None:
-    """Claim the space now: a full disk is known before anything is fetched."""
+    """Reserve the space now, so that a full disk is noticed before anything is fetched."""
     if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(target, 0, size)
     else:

@@ -1,7 +1,7 @@
 """The meaning of an object store's error: missing, taken, denied, worth a retry, or permanent.
 
-Stores raise different exceptions, but all of them put the server's status and code into the text. That text may contain
-a signed URL; it is shown without its query.
+Stores raise different exceptions, but all of them put the server's status and code into the text. The text may contain
+a signed URL, which is shown without its query.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.errors import (
     StorageUnavailableError,
 )
 
-WRITES = frozenset({"write", "create", "upload"})  # to these, "not found" is about something else than the key
+WRITES = frozenset({"write", "create", "upload"})  # here, "not found" does not mean that the key is missing
 CHECK_ACCESS = (
     "Check the credentials (are they there, not expired, allowed to do this?), the region, the endpoint and that the "
     "bucket exists. Committed checkpoints are safe. Fix this, then run the same command again."

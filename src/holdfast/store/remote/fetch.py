@@ -1,4 +1,4 @@
-"""Objects that may not be there, one or many with one round of requests."""
+"""Gets objects that may not exist, one or many in one round of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.store.parallel import in_parallel
 
 
 def get_all(objects: ObjectStore, keys: Sequence[str]) -> list[bytes | None]:
-    """The content of each, None for those that are not there."""
+    """The content of each object; None for those that do not exist."""
     return in_parallel(lambda key: get_if_there(objects, key), keys)
 
 

@@ -1,4 +1,4 @@
-"""Which process drives a run, and whether that process is surely dead: only its own machine can say so."""
+"""Which process drives a run, and whether that process is certainly dead. Only its own machine can know that."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from holdfast.store.times import utc_text
 
 class Holder(msgspec.Struct, frozen=True):
     host: str
-    boot: str  # of the machine and of its process numbers; "" where neither is known
+    boot: str  # identifies the machine's boot and its process numbers; "" if unknown
     pid: int
-    started: str  # in the kernel's ticks: a later process may get the same number
+    started: str  # start time in kernel ticks, because a later process may get the same number
     token: str
     since: float
 
@@ -25,17 +25,17 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_dead(self) -> bool:
-        """False if this is not known."""
+        """False if unknown."""
         return self._is_of_this_machine and _started(self.pid) != self.started
 
     @property
     def is_alive(self) -> bool:
-        """False if this is not known."""
+        """False if unknown."""
         return self._is_of_this_machine and _started(self.pid) == self.started
 
     @property
     def is_running(self) -> bool:
-        """Whether it is alive and not stopped (SIGSTOP): a stopped process does nothing until it is continued."""
+        """Whether it is alive and not stopped (SIGSTOP). A stopped process does nothing until it is continued."""
         return self.is_alive and state(self.pid) not in ("T", "t")
 
     @property
@@ -53,11 +53,11 @@ def this_process(token: str, since: float) -> Holder:
 
 
 def _boot() -> str:
-    """Containers of one machine share its boot, but a process number means something else in each."""
+    """Identifies boot and namespace: containers of one machine share its boot, but have their own process numbers."""
     boot, processes_of = boot_id(), namespace("pid")
     return f"{boot} {processes_of}" if boot and processes_of else ""
 
 
 def _started(pid: int) -> str:
-    """ "" if there is no such process, or none that still runs."""
+    """ "" if there is no such process, or it has exited."""
     return "" if state(pid) in ENDED else start_time(pid)

@@ -1,4 +1,4 @@
-"""A run that is stored in an object store. Nothing is copied, and only requested data is fetched."""
+"""A run that is stored in an object store. Only requested data is fetched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.store.remote.remote_journal import RemoteJournal
 from holdfast.store.remote.remote_lease import Opened, RemoteLease, living_holder
 from holdfast.store.sealed import Damage
 
-_FIRST_PATIENCE_S = 10.0  # a wrong address or key is said soon
+_FIRST_PATIENCE_S = 10.0  # so that a wrong address or key is reported soon
 
 
 class ObjectRun(RunStore):
@@ -38,7 +38,7 @@ class ObjectRun(RunStore):
             return True
         if "journal" not in level.directories:
             return False
-        records, damage = self.read_journal()  # a driver that begins a run claims its epoch first
+        records, damage = self.read_journal()  # a driver that starts a new run claims its epoch first
         return bool(damage) or any(record.kind != sequence.EPOCH_BEGAN for record in records)
 
     def check_format(self) -> None:
@@ -64,7 +64,7 @@ class ObjectRun(RunStore):
     def acquire(
         self, on_lost: Callable[[RunInUseError], None], beside: Callable[[], None] = lambda: None
     ) -> RemoteLease:
-        """``beside`` is called right before the claim, for what need not wait for it."""
+        """``beside`` is called right before the claim, for work that need not wait for it."""
         self.objects.with_patience(min(_FIRST_PATIENCE_S, self._patience_s)).level()
         self.check_format()
 
@@ -76,7 +76,7 @@ class ObjectRun(RunStore):
 
     @contextlib.contextmanager
     def keep_drivers_out(self) -> Iterator[None]:
-        """The lease is only looked at: a driver that starts just now loses nothing that it resumes from."""
+        """This only looks at the lease. A driver that starts meanwhile loses nothing that it resumes from."""
         driver = self.living_driver()
         if driver is not None:
             raise RunInUseError(
@@ -112,7 +112,7 @@ class ObjectRun(RunStore):
         return (self.objects.get(part.key) for part in reversed(self._parts(file)))
 
     def reports(self, file: str) -> tuple[list[dict[str, Any]], list[Damage]]:
-        """What follows the last end of a line is on its way here, or was lost with its driver's machine."""
+        """An unfinished last line is ignored: the rest will be uploaded, or was lost with the driver's machine."""
         parts = get_all(self.objects, [part.key for part in self._parts(file)])
         *lines, rest = b"".join(part or b"" for part in parts).split(b"\n")
         damage: list[Damage] = []
@@ -121,6 +121,6 @@ class ObjectRun(RunStore):
         return [*rows, last] if last is not None else rows, damage
 
     def _parts(self, file: str) -> list[ObjectInfo]:
-        """The objects that a file which grows is stored as, in order."""
+        """The objects that hold a growing file, in order."""
         there = {info.key: info for info in self.objects.list(f"{file.rpartition('/')[0]}/")}
         return [there[key] for key in files_of(there).get(file, [])]

@@ -1,8 +1,8 @@
 """Files that only grow, stored in an object store as parts: ``name``, ``name.1``, ``name.2``, …, each written as a
 whole.
 
-Objects cannot be appended to, so the last part is uploaded again when the file has grown, until it has its full size.
-The parts of one file, joined, are the file at its last upload.
+Objects cannot be appended to. So when the file has grown, the last part is uploaded again, until it has its full size.
+The joined parts of a file are its content at the last upload.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NUMBER = re.compile(r"\.[1-9][0-9]*")
 
 
 class PartUploader:
-    """Uploads one local file, and then its additions. Not thread-safe.
+    """Uploads one local file, and then what is added to it. Not thread-safe.
 
-    Existing objects of that name are ignored: no two files share a name, because each driver starts new attempts.
+    Existing objects of that name are ignored: two files never share a name, because each driver starts new attempts.
     """
 
     def __init__(self, objects: ObjectStore, key: str, path: Path, part_size: int = PART) -> None:
@@ -34,7 +34,7 @@ class PartUploader:
         self._done = 0  # bytes that are in the store
 
     def sync(self) -> None:
-        """Upload the new part; after an error, the next call starts with it again."""
+        """Upload the new part. After an error, the next call starts with this part again."""
         with io.BufferedReader(open_regular(self._path)) as file:
             while True:
                 start = self._done - self._done % self._part_size
@@ -51,7 +51,7 @@ def part_key(key: str, number: int) -> str:
 
 
 def fetch(objects: ObjectStore, key: str) -> bytes:
-    """All of a file that is in the store; nothing if there is none. Parts that are missing are left out."""
+    """The content of a file in the store; empty if there is none. Missing parts are left out."""
     directory = key.rpartition("/")[0]
     keys = [info.key for info in objects.list(f"{directory}/" if directory else "")]
     content = get_all(objects, files_of(keys).get(key, []))
@@ -59,7 +59,7 @@ def fetch(objects: ObjectStore, key: str) -> bytes:
 
 
 def files_of(keys: Iterable[str]) -> dict[str, list[str]]:
-    """The parts of each file, in order. A name that only looks like a part, without a first one, is a file itself."""
+    """The parts of each file, in order. A name that looks like a part, but has no first part, is a file of its own."""
     present = set(keys)
     files: dict[str, list[str]] = {}
     for key in sorted(present):

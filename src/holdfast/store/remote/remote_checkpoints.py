@@ -1,8 +1,8 @@
 """Checkpoints on an object store: files first, then the manifest, whose creation is the commit.
 
 As on disk, a checkpoint exists if and only if its manifest does, and the manifest is removed before the files. Writes
-of a driver that has lost the run may arrive late: its manifests name its epoch, and the journal decides which of them
-count.
+of a driver that has lost the run may arrive late. So manifests name the driver's epoch, and the journal decides which
+of them count.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DIRECTORY = "checkpoints/"
 _MANIFEST, _MARKER, _REASON, _OURS = ".json", ".json.damaged", ".json.damaged.txt", ".ours"
 _OUR_NAME = re.compile(r"checkpoint_\d{6,}(-[grx]\d+)*")
 _RANGE = 8 << 20  # bytes
-_FORMATS_CHECKED = 15  # together with run.json one round of requests; the rest is checked when it is read
-_AHEAD = 8  # ranges in memory at the same time
+_FORMATS_CHECKED = 15  # with run.json, these take one round of requests; others are checked when they are read
+_AHEAD = 8  # ranges that may be in memory at the same time
 
 
 class Listing(NamedTuple):
@@ -44,8 +44,8 @@ class Listing(NamedTuple):
 
     committed: list[str]
     quarantined: list[str]
-    directories: list[str]  # files, of checkpoints that are committed, quarantined, or neither yet
-    marked: Sequence[str] = ()  # names of ours that a user could also have chosen
+    directories: list[str]  # directories of files; a checkpoint may be committed, quarantined, or neither yet
+    marked: Sequence[str] = ()  # marked as ours, because a user could have chosen the name
 
 
 class RemoteCheckpoints(Checkpoints):
@@ -53,8 +53,8 @@ class RemoteCheckpoints(Checkpoints):
         self._objects = objects
 
     def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> Manifest:
-        """The checkpoint, whose files are uploaded already, exists when this returns. If it raises, it may exist or
-        not, and the same manifest can be committed again, also by the next driver."""
+        """The checkpoint's files are uploaded already; it exists when this returns. If this raises, it may or may not
+        exist, and this driver or the next one can commit the same manifest again."""
         files = [entry for entry in manifest.files if not is_user_metadata(entry.path)]
         manifest = msgspec.structs.replace(manifest, format=FORMAT, files=files)
         try:
@@ -69,14 +69,14 @@ class RemoteCheckpoints(Checkpoints):
         return manifest
 
     def check_format(self) -> None:
-        """NewerFormatError if a newer version has written into the run: its newest checkpoints would show it."""
+        """NewerFormatError if a newer version has written into the run. Its newest checkpoints would show that."""
         keys = [info.key for info in self._objects.level(DIRECTORY).objects if info.key.endswith(_MANIFEST)]
         keys = [RUN_FILE, *sorted(keys)[-_FORMATS_CHECKED:]]
         lines = get_all(self._objects, keys)
         formats.check_lines((f"{self._objects.url}/{key}", line) for key, line in zip(keys, lines, strict=True))
 
     def missing(self, manifest: Manifest) -> list[str]:
-        """The files of a checkpoint yet to be committed that are not there in their size."""
+        """The files of an uncommitted checkpoint that are missing or have the wrong size."""
         there = {info.key: info.size for info in self._objects.list(_key(manifest.id, "/"))}
         return [
             entry.path
@@ -153,7 +153,7 @@ class RemoteCheckpoints(Checkpoints):
     def unknown(
         self, listing: Listing, known: Collection[str], counts: Callable[[Manifest], bool]
     ) -> tuple[list[Manifest], list[Damage]]:
-        """The manifests that count although the journal does not know them, by report number; only they are read."""
+        """The manifests that count although the journal does not know them, by report number. Only these are read."""
         manifests: list[Manifest] = []
         damage: list[Damage] = []
         ids = [id for id in listing.committed if id not in known]
@@ -165,7 +165,8 @@ class RemoteCheckpoints(Checkpoints):
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def gone(self, ids: Sequence[str]) -> list[str]:
-        """Those without a manifest. A name that was not listed may belong to one that was committed meanwhile."""
+        """The checkpoints without a manifest. It is looked up: a checkpoint may have been committed since the
+        listing."""
         lines = get_all(self._objects, [_key(id, _MANIFEST) for id in ids])
         return [id for id, line in zip(ids, lines, strict=True) if line is None]
 
@@ -187,7 +188,8 @@ class RemoteCheckpoints(Checkpoints):
         return manifest
 
     def delete(self, id: str, elsewhere: Sequence[str] = ()) -> None:
-        """Or the rest of one. ``elsewhere`` are its files that the user had put into the run's storage."""
+        """Delete a checkpoint, or what is left of one. ``elsewhere``: its files that the user put into the run's
+        storage."""
         self._objects.delete([_key(id, _MANIFEST)])
         files = [info.key for info in self._objects.list(_key(id, "/"))]
         marks = [] if _is_our_name(id) else [_mark(id)]
@@ -207,12 +209,11 @@ class RemoteCheckpoints(Checkpoints):
         self._objects.delete([_key(id, _MANIFEST)])
 
     def collect(self, listing: Listing, keep: Collection[str]) -> list[str]:
-        """Remove listed objects that are neither kept nor quarantined, and say what they were: files of checkpoints
-        that were never committed, and checkpoints that a driver committed after it had lost the run. Only for the
-        holder of the lease.
+        """Remove listed checkpoints that are neither kept nor quarantined, and return their ids. They were never
+        committed, or a driver committed them after it had lost the run. Only the holder of the lease may call this.
 
-        A checkpoint with a damaged manifest may have been worth keeping: it is quarantined. Files without a manifest, a
-        mark or a name of ours were put there by a user, and stay.
+        A checkpoint with a damaged manifest may have been worth keeping, so it is quarantined. Files that have neither
+        a manifest, nor a mark, nor a name of ours were put there by a user, and stay.
         """
         spared = {*keep, *listing.quarantined}
         unfinished = {*listing.marked, *filter(_is_our_name, listing.directories)}
@@ -223,7 +224,7 @@ class RemoteCheckpoints(Checkpoints):
         ]
 
     def _collect_one(self, id: str, was_committed: bool) -> bool:
-        """False if its manifest was removed since the listing: it is quarantined, or being deleted."""
+        """False if the manifest was removed after the listing: the checkpoint is quarantined, or being deleted."""
         key = _key(id, _MANIFEST)
         try:
             if was_committed:
@@ -237,7 +238,8 @@ class RemoteCheckpoints(Checkpoints):
         return True
 
     def _same_of_another_driver(self, manifest: Manifest) -> Manifest | None:
-        """A driver's commit may land when the next one, which found its files on their node, is about to commit it."""
+        """The same checkpoint, if an earlier driver's commit arrived late. Its files were still on their node, so this
+        driver was about to commit it too."""
         there = self._try_manifest(manifest.id)
         if isinstance(there, CheckpointDamagedError):
             return None
@@ -266,7 +268,7 @@ class RemoteCheckpoints(Checkpoints):
 
 
 def _digests(objects: ObjectStore, id: str, entries: list[FileEntry]) -> Iterator[tuple[FileEntry, str | None]]:
-    """Each file's digest, None if it is missing. Ranges are read ahead over all files, and hashed in order."""
+    """Each file's digest, or None if it is missing. Ranges of all files are read ahead and hashed in order."""
     todo = ((entry, start) for entry in entries for start in range(0, max(1, entry.size), _RANGE))
     ahead: deque[tuple[FileEntry, int, Future[bytes]]] = deque()
     hasher, gone = xxhash.xxh3_128(), False
@@ -293,13 +295,14 @@ def _read_range(objects: ObjectStore, key: str, start: int, length: int) -> byte
 
 
 def begin_upload(objects: ObjectStore, id: str) -> None:
-    """Before the first file: objects under this name are known to be ours until they are deleted, committed or not."""
+    """Call this before the first file. It marks objects under this name as ours, committed or not, until they are
+    deleted."""
     if not _is_our_name(id):
         objects.put(_mark(id), b"")
 
 
 def _is_our_name(id: str) -> bool:
-    """Whether Holdfast chose this name. Such a name is a mark that needs no request."""
+    """Whether Holdfast chose this name. Such a name marks objects as ours without a request."""
     return _OUR_NAME.fullmatch(id) is not None
 
 
@@ -314,6 +317,6 @@ def _key(id: str, suffix: str) -> str:
 
 
 def _ids(keys: Iterable[str], suffix: str) -> list[str]:
-    """The checkpoints to which these keys belong; other names were put there by a user."""
+    """The checkpoints to which these keys belong. Keys with other names were put there by a user."""
     names = [key.removeprefix(DIRECTORY).removesuffix(suffix) for key in keys if key.endswith(suffix)]
     return [name for name in names if is_stored_name(name)]

@@ -1,8 +1,9 @@
-"""The run's history on an object store. Two drivers cannot both write it: each position can be taken only once.
+"""The run's history on an object store. Two drivers cannot both write it, because each position can be taken only once.
 
-A driver begins its epoch by taking the next position with a claim. The previous driver meets that claim with its next
-append, and has lost the run. Claims are never removed, and neither is the object right before one, so a driver that has
-lost the run finds its next position taken forever. The reasoning is in docs/decisions/0008-runs-on-object-stores.md.
+A driver begins its epoch by taking the next position with a claim. The previous driver's next append finds that claim,
+and so it knows that it has lost the run. Claims are never removed, nor is the object right before a claim. So a driver
+that has lost the run always finds its next position taken. docs/decisions/0008-runs-on-object-stores.md has the
+reasoning.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from holdfast.store.remote.sequence import EPOCH_BEGAN, Entry, Header, StoredPas
 from holdfast.store.remote.turns import PATIENCE_S, SETTLE_S, PoliteTurns, SafeTurns, TakenError
 from holdfast.store.sealed import Damage
 
-_MERGE_AT = 16  # objects: fewer make appending dearer, more make opening dearer
-_SMALL = 256 << 10  # bytes: smaller objects are merged each time
+_MERGE_AT = 16  # objects; with fewer, appends cost more, with more, opening costs more
+_SMALL = 256 << 10  # bytes; smaller objects are always merged
 _TOMBSTONE_ABOVE = 4 << 10  # bytes
 _TRIES = 100
 
@@ -46,7 +47,7 @@ class RemoteJournal(JournalWriter):
         self._entries = past.entries
         self._claims = past.claims | {claim.position}
         self._next_seq = max((record.seq for record in past.records), default=0) + 1
-        # A damaged journal is kept for people to inspect; and the damaged part may have been a claim.
+        # Keep a damaged journal for people to inspect. The damaged part may also have been a claim.
         self._removable_from = claim.position if past.damage else 1
         self._out: RunInUseError | None = None
         turns.next_position = claim.position
@@ -62,8 +63,8 @@ class RemoteJournal(JournalWriter):
         now: Callable[[], float] = clock.time,
         wait: Callable[[float], None] = clock.sleep,
     ) -> tuple[RemoteJournal, list[Record], list[Damage]]:
-        """Read the history and begin an epoch above all earlier ones. ``token`` is unique to the driver, without "."
-        and "/". ``settle_s``, ``patience_s`` and ``wait`` matter only where the store does not create safely."""
+        """Read the history and begin an epoch above all earlier ones. ``token`` is unique to the driver and has no "."
+        or "/". ``settle_s``, ``patience_s`` and ``wait`` matter only on stores without safe creates."""
         turns = (
             SafeTurns(objects, token)
             if objects.creates_safely
@@ -118,10 +119,10 @@ class RemoteJournal(JournalWriter):
         return self._out is not None
 
     def sync(self) -> None:
-        """What is written is durable."""
+        """Nothing to do: what is written is durable."""
 
     def close(self) -> None:
-        """Nothing is held open. The next driver decides about the leftovers of a failed append."""
+        """Nothing to do: nothing is held open. The next driver decides about what a failed append left."""
 
     def _begin(self, time: float) -> None:
         claim = self._claim
@@ -149,10 +150,9 @@ class RemoteJournal(JournalWriter):
         return msgspec.structs.replace(self._claim, position=position, first=first, claim=claim)
 
     def _to_merge(self, size: int) -> list[Entry]:
-        """The newest objects that the next one should replace: none, or enough of those that are small compared with
-        it.
+        """The newest objects that the next one should replace: none, or several that are small compared with it.
 
-        The merged size at least doubles each time after the first, so a record is rewritten only a few times in total.
+        After the first time, the merged size at least doubles, so a record is rewritten only a few times in total.
         """
         count = 0
         for entry in reversed(self._entries):
@@ -163,10 +163,10 @@ class RemoteJournal(JournalWriter):
         return self._entries[-count:] if count >= _MERGE_AT - 1 else []
 
     def _remove(self, merged: list[Entry], into: Entry) -> None:
-        """Delete objects that another object replaces now. If that fails, they are no longer read anyway.
+        """Delete objects that another object has replaced. If that fails, no reader uses them any more anyway.
 
-        Before that, check that the new object is complete, and that no other driver has taken over: if the store does
-        not create safely, the object may have arrived too late to count.
+        First check that the new object is complete and that no other driver has taken over: on a store without safe
+        creates, the object may have arrived too late to count.
         """
         old = [entry for entry in merged if entry.position >= self._removable_from]
         kept = self._claims | {position - 1 for position in self._claims}
@@ -175,7 +175,7 @@ class RemoteJournal(JournalWriter):
             if self._objects.get(into.key) != self._head(into.position, into.first).line() + into.lines:
                 return
             for entry in old:
-                # A driver that is out may try this very position again, so it must stay taken; but not by so much.
+                # A driver that lost the run may try this position again. Keep it taken, by a small object.
                 if entry.position in kept - self._claims and len(entry.lines) > _TOMBSTONE_ABOVE:
                     self._objects.put(entry.key, self._head(entry.position, entry.position).line())
             self._objects.delete([entry.key for entry in old if entry.position not in kept])

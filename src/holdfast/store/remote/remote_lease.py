@@ -1,8 +1,8 @@
-"""Who drives a run on an object store, as far as can be known: a note that is renewed as long as its writer lives.
+"""Who drives a run on an object store, as far as that can be known: a note that its writer renews as long as it lives.
 
-The lease prevents nobody from writing; the journal's claim does. It protects a living driver from being replaced by
-mistake, and a new one from waiting too long for a dead driver. No time of another clock decides anything: whether a
-driver lives is seen from its process, on this machine, or from its renewals, while this one watches.
+The lease does not prevent a write; the journal's claim does that. The lease protects a living driver from being
+replaced by mistake, and a new driver from waiting too long for a dead one. No other machine's clock decides anything:
+a driver on this machine is judged by its process, any other by its renewals while this process watches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ values.prepare(_Note)
 
 
 class RemoteLease(DriverLease):
-    """Held until ``release()``, or until another driver has begun."""
+    """Held until ``release()``, or until another driver has started."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class RemoteLease(DriverLease):
         now: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
     ) -> RemoteLease:
-        """Take the run if it has no driver, or raise a RunInUseError that names the driver. ``claim`` is called with a
-        new token, and opens the journal with it. ``on_lost`` is called in another thread, once."""
+        """Take the run if it has no driver; otherwise raise a RunInUseError that names the driver. ``claim`` gets a new
+        token and opens the journal with it. ``on_lost`` is called once, in another thread."""
         _await_turn(objects, duration_s, wait)
         token = uuid.uuid4().hex
         lease = cls(objects, this_process(token, now()), claim(token), on_lost, renew_s, duration_s, now)
@@ -100,7 +100,7 @@ class RemoteLease(DriverLease):
         return lease
 
     def renew(self) -> bool:
-        """Renew the lease; False if another driver has started. A store that does not answer changes nothing."""
+        """Renew the lease. False if another driver has started. If the store does not answer, nothing changes."""
         with contextlib.suppress(StorageError):
             lost = self._loss()
             if lost is not None:
@@ -112,32 +112,33 @@ class RemoteLease(DriverLease):
         return True
 
     def _loss(self) -> RunInUseError | None:
-        """Asks the store."""
+        """The loss of the lease, if any. Asks the store."""
         found = unseal_struct(get_if_there(self._objects, KEY), _Note)
         if found is None or found.epoch <= self.epoch:
             return None
         return _taken_over(self._objects, found.holder)
 
     def cause_of(self, error: Exception) -> Exception:
-        """If the driver has lost the run, that is the reason for any error: its files on this machine belong to the
-        other driver."""
+        """If the driver has lost the run, that explains any other error: its files on this machine belong to the other
+        driver."""
         try:
             return self._lost or self._loss() or error
         except StorageError:
             return error
 
     def open_journal(self) -> Opened:
-        """It was opened with the claim, which is its last record."""
+        """The journal was opened with the claim, which is its last record."""
         return self._journal, [*self._records, self._journal.began], self._damage
 
     def check(self) -> None:
-        """As far as is known here. The journal refuses writes of a driver that has lost the run in any case."""
+        """Uses only what this process knows. In any case the journal refuses writes of a driver that has lost the
+        run."""
         if self._lost is not None:
             raise self._lost
 
     @property
     def is_lost(self) -> bool:
-        """Whether another driver has begun, or may have: the store does not say. Asks it."""
+        """Asks the store whether another driver has started. True also if the store does not answer."""
         if self._journal.is_out:
             return True
         try:
@@ -146,7 +147,7 @@ class RemoteLease(DriverLease):
             return True
 
     def release(self) -> None:
-        """Let another driver start immediately. In a forked child this changes nothing."""
+        """Allow another driver to start immediately. In a forked child this does nothing."""
         if self._holder.pid != os.getpid():
             return
         _held.discard(self.token)
@@ -172,7 +173,7 @@ class RemoteLease(DriverLease):
 
 
 def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) -> Holder | None:
-    """Who drives the run, according to its note; only to be shown to people."""
+    """Who drives the run according to its note. Only to show to people."""
     note = unseal_struct(get_if_there(objects, KEY), _Note)
     if note is None or _is_free(note) or (not note.holder.is_alive and now() > note.expires + _CLOCKS_DIFFER_S):
         return None
@@ -180,8 +181,8 @@ def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) ->
 
 
 def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float], None]) -> None:
-    """Return when the run is free: given back, its driver seen to be dead, or its note unchanged for as long as no
-    living driver leaves it. RunInUseError if its driver runs on this machine, or renews the note."""
+    """Return when the run is free: it was released, its driver is dead, or its note did not change for longer than a
+    living driver would leave it. RunInUseError if its driver runs on this machine, or renews the note."""
     first = get_if_there(objects, KEY)
     note = unseal_struct(first, _Note)
     for _ in range(_LOOKS):
@@ -199,7 +200,7 @@ def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float],
 
 
 def _is_free(note: _Note) -> bool:
-    given_up = note.holder.is_this_process and note.holder.token not in _held  # the store did not take the release
+    given_up = note.holder.is_this_process and note.holder.token not in _held  # the store refused the release
     return note.released or note.holder.is_dead or given_up
 
 

@@ -1,8 +1,9 @@
-"""The journal's objects: numbered positions, each taken at most once; later objects may replace earlier ones.
+"""The journal's objects have numbered positions. Each position is taken at most once, and later objects may replace
+earlier ones.
 
-An object at position n whose header says ``first`` replaces all positions from ``first`` to n: it repeats their records
-that count, and the objects at those positions are no longer read. So one rule covers a plain append (``first`` is n
-itself), a merge, and an append after one whose result is unknown.
+An object at position n whose header says ``first`` replaces all positions from ``first`` to n. It repeats those of
+their records that count, and the objects at those positions are not read any more. So one rule covers a plain append
+(``first`` is n itself), a merge, and an append that follows one with an unknown result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from holdfast.store.sealed import Damage, seal, unseal_struct
 
 DIRECTORY = "journal/"
 EPOCH_BEGAN = "EpochBegan"
-_AT_ONCE = 24  # objects read with the first round of requests: about as many as a journal has that count
+_AT_ONCE = 24  # objects per round of requests: about as many as count in a typical journal
 _TRIES = 50
 _KEY = re.compile(r"journal/(\d{8,})(?:\.(\d{6,})\.([^./]+))?\.jsonl")
 
@@ -68,18 +69,18 @@ class Entry:
 
 @dataclass
 class StoredPast:
-    """All that an object store knows of a run's history."""
+    """Everything that an object store holds of a run's history."""
 
     entries: list[Entry] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     claims: set[int] = field(default_factory=set)  # positions at which an epoch began
     last: int = 0  # the highest position that is taken
-    epoch: int = 0  # no epoch above this one has begun
+    epoch: int = 0  # the newest epoch that has begun, or may have
 
 
 def key_of(position: int, owner: tuple[int, str] | None = None) -> str:
-    """``owner`` is epoch and token, where the store cannot see to it that a key is written only once."""
+    """``owner``: epoch and token. Needed where the store cannot ensure that a key is written only once."""
     suffix = f".{owner[0]:06d}.{owner[1]}" if owner else ""
     return f"{DIRECTORY}{position:08d}{suffix}.jsonl"
 
@@ -101,8 +102,8 @@ def read(objects: ObjectStore) -> StoredPast:
 def _places(infos: Iterable[ObjectInfo]) -> dict[int, str]:
     """The key that counts at each position.
 
-    Where keys have owners, an epoch's objects count up to where the next epoch begins, and of two that began the same
-    epoch the one with the lower token has it.
+    Where keys have owners, an epoch's objects count up to the position where the next epoch begins. If two drivers
+    began the same epoch, it belongs to the one with the lower token.
     """
     plain: dict[int, str] = {}
     owned: dict[int, dict[str, dict[int, str]]] = {}
@@ -125,7 +126,7 @@ def _places(infos: Iterable[ObjectInfo]) -> dict[int, str]:
 
 
 def _read_once(objects: ObjectStore, places: dict[int, str]) -> StoredPast | None:
-    """None if an object that counts is missing: it was merged into another one since the listing."""
+    """None if an object that counts is missing, because it was merged into another one after the listing."""
     past = StoredPast(last=max(places, default=0))
     found: list[tuple[Entry, bytes, Header | None]] = []
     ahead = sorted(places, reverse=True)
@@ -152,7 +153,7 @@ def _take_in(past: StoredPast, entry: Entry, data: bytes, header: Header | None)
     first_line = 2
     if header is None:
         past.damage.append(Damage(entry.key, "line 1", "it does not say what this object is"))
-        past.epoch += 1  # an epoch may have begun here
+        past.epoch += 1  # this may be the claim of an epoch
         if b'{"seq":' in head:  # the newline after the header is damaged
             lines, first_line = data, 1
     else:
@@ -179,7 +180,7 @@ def _note_epoch(past: StoredPast, record: Record) -> None:
 
 
 def _check_order(past: StoredPast) -> None:
-    """Sort, drop duplicates (the later object wins), and name missing records."""
+    """Sort the records, drop duplicates (the later object wins), and report missing ones."""
     by_seq = {record.seq: record for record in past.records}
     past.records = [by_seq[seq] for seq in sorted(by_seq)]
     expected = 1

@@ -1,4 +1,4 @@
-"""Who may write the next object of the journal, on stores that create safely and on those that do not."""
+"""Decides who may write the next object of the journal, on stores with and without safe creates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Compose = Callable[[int], bytes]  # the object's content, by the position that i
 
 
 class TakenError(Exception):
-    """Another driver has the position, or the run. The header names it, if it can be read."""
+    """Another driver has taken the position, or the run. The header names that driver, if it can be read."""
 
     def __init__(self, header: Header | None) -> None:
         super().__init__(header)
@@ -37,7 +37,7 @@ class SafeTurns:
         self._token = token
 
     def announce(self, newest_epoch: int) -> bool:
-        """Choose an epoch above the newest that has begun; True if that took time, so that more may have happened."""
+        """Choose an epoch above the newest one. True if this took time, in which other drivers may have written."""
         self.epoch = newest_epoch + 1
         return False
 
@@ -48,7 +48,7 @@ class SafeTurns:
         return key_of(position)
 
     def write(self, compose: Compose) -> int:
-        """Write at the next position that is free or, after a failure, may hold what was refused to the caller."""
+        """Write at the next free position. After a failure, the position may hold the entry that seemed to fail."""
         while True:
             position = self.next_position
             try:
@@ -57,7 +57,7 @@ class SafeTurns:
                 found = self._header(position)
                 if found is None or found.token != self._token:
                     raise TakenError(found) from None
-                self.next_position += 1  # an append of ours that seemed to fail exists: the next one replaces both
+                self.next_position += 1  # our append that seemed to fail did succeed: the next object replaces both
             else:
                 self.next_position += 1
                 return position
@@ -68,9 +68,9 @@ class SafeTurns:
 
 
 class PoliteTurns:
-    """For stores without conditional writes: claims are announced and checked before each write, and keys have owners.
-    This keeps two drivers apart if a write lands within ``settle_s`` of the check before it. No key is written twice,
-    so a late request cannot replace what came after it.
+    """For stores without conditional writes: claims are announced, and checked before each write. Keys have owners.
+    This keeps two drivers apart if every write arrives within ``settle_s`` of its check. No key is written twice, so a
+    late request cannot replace what came after it.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class PoliteTurns:
         self._wait = wait
 
     def announce(self, newest_epoch: int) -> bool:
-        """Claim an epoch, and give other drivers time to see that and to finish their writes.
+        """Claim an epoch, and give other drivers time to see the claim and to finish their writes.
 
-        If another driver has begun that epoch meanwhile, claim the next one: the existing claim stays.
+        If another driver has begun that epoch meanwhile, claim the next one. The existing claim stays.
         """
         if newest_epoch < self.epoch:
             return False

@@ -13,8 +13,8 @@ from holdfast.data.batch_iterables import Repeatable
 
 
 class ShardLoader:
-    """``take`` says that a step begins with the next batch that was fetched. Unless the loader ``waits`` for that, a
-    step has each batch at once."""
+    """``take`` says that a step begins with the next batch that was fetched. If the loader does not ``wait`` for that,
+    a batch counts as taken when it is fetched."""
 
     def __init__(self, batches: Repeatable, epoch_is_over: Callable[[], bool], waits: bool = True) -> None:
         self._batches, self._shard, self._epoch_is_over = batches, batches.shard, epoch_is_over

@@ -60,7 +60,7 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         return hook
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Keras starts more iterations over a dataset than it finishes, so its shards are told the epoch."""
+        """Keras starts more iterations over a dataset than it finishes, so this sets the epoch of its shards."""
         self._epoch = epoch
         self._first = epoch if self._first is None else self._first
         for shard in shards_of(current().datasets).values():

@@ -6,11 +6,13 @@ whole: a process may be killed while it writes.
 
 from __future__ import annotations
 
+import _random
 import ctypes
 import mmap
 import os
 import random
 import struct
+import sys
 import zlib
 from array import array
 from pathlib import Path
@@ -27,17 +29,42 @@ _WORDS = 624
 
 
 class Numbers:
-    """The states of the generators of Python, NumPy and torch, taken quickly: ``known`` are earlier ones."""
+    """The states of the generators of Python, NumPy and torch. They never change, so equal ones are shared."""
 
-    def __init__(self, known: Numbers | None = None) -> None:
-        self._python: Any = random.getstate()
-        self._words = _numpy_words()
-        is_known = known is not None and known._words == self._words != b"" and not known._numpy[3]
-        self._numpy: Any = known._numpy if known is not None and is_known else np.random.get_state()
-        self._torch = torch.get_rng_state()
+    def __init__(self) -> None:
+        self._take(None)
+
+    @classmethod
+    def now(cls, known: Numbers | None) -> Numbers:
+        """Taken quickly, several times a step: ``known`` itself if nothing was drawn since."""
+        if known is None:
+            return cls()
+        new = cls.__new__(cls)
+        new._take(known)
+        is_same = new._python is known._python and new._numpy is known._numpy and new._torch is known._torch
+        return known if is_same else new
+
+    def _take(self, known: Numbers | None) -> None:
+        """What is as it was in ``known`` is taken from there."""
+        self._packed: tuple[bytes, int] | None = None
+        self._python_words, self._numpy_words = _python_words(), _numpy_words()
+        torch_state = torch.get_rng_state()
+        self._torch_bytes = torch_state.numpy().tobytes()
+        if known is None:
+            self._python: Any = random.getstate()
+            self._numpy: Any = np.random.get_state()
+            self._torch = torch_state
+            return
+        is_python = known._python_words == self._python_words != b""
+        self._python = known._python if is_python and known._python[2] == _gauss() else random.getstate()
+        is_numpy = known._numpy_words == self._numpy_words != b"" and not known._numpy[3]
+        self._numpy = known._numpy if is_numpy else np.random.get_state()
+        self._torch = known._torch if known._torch_bytes == self._torch_bytes else torch_state
 
     def equals(self, other: Numbers) -> bool:
-        if self._python != other._python or not torch.equal(self._torch, other._torch):
+        if self is other:
+            return True
+        if self._python != other._python or self._torch_bytes != other._torch_bytes:
             return False
         mine, theirs = self._numpy, other._numpy
         return mine is theirs or (mine[2:] == theirs[2:] and bool((mine[1] == theirs[1]).all()))
@@ -47,16 +74,21 @@ class Numbers:
         np.random.set_state(self._numpy)
         torch.set_rng_state(self._torch)
 
-    def packed(self) -> bytes:
-        version, words, gauss = self._python
-        _, keys, position, has_gauss, cached = self._numpy
-        head = _NUMBERS.pack(version, gauss is not None, gauss or 0.0, position, has_gauss, cached)
-        return b"".join((head, array("I", words).tobytes(), keys.tobytes(), self._torch.numpy().tobytes()))
+    def packed(self) -> tuple[bytes, int]:
+        """With their checksum."""
+        if self._packed is None:
+            version, words, gauss = self._python
+            _, keys, position, has_gauss, cached = self._numpy
+            head = _NUMBERS.pack(version, gauss is not None, gauss or 0.0, position, has_gauss, cached)
+            data = b"".join((head, array("I", words).tobytes(), keys.tobytes(), self._torch_bytes))
+            self._packed = data, zlib.crc32(data)
+        return self._packed
 
     @classmethod
     def unpacked(cls, data: bytes) -> Numbers:
         new = cls.__new__(cls)
-        new._words = b""
+        new._python_words = new._numpy_words = b""
+        new._packed = None
         version, has, gauss, position, has_gauss, cached = _NUMBERS.unpack_from(data)
         words = array("I")
         at = _NUMBERS.size
@@ -66,8 +98,34 @@ class Numbers:
         at += 4 * _WORDS
         new._python = (version, tuple(words), gauss if has else None)
         new._numpy = ("MT19937", keys, position, has_gauss, cached)
+        new._torch_bytes = data[at:]
         new._torch = torch.frombuffer(bytearray(data[at:]), dtype=torch.uint8)
         return new
+
+
+def _place_of_words(generator: random.Random) -> int:
+    """The address of the words of Python's generator, behind the head of the object; 0 if they are elsewhere."""
+    size = object.__basicsize__
+    if sys.implementation.name != "cpython" or _random.Random.__basicsize__ < size + 4 * (_WORDS + 1):
+        return 0
+    trial = random.Random(1)
+    trial.random()
+    position, *words = struct.unpack(f"i{_WORDS}I", ctypes.string_at(id(trial) + size, 4 * (_WORDS + 1)))
+    return id(generator) + size if (*words, position) == trial.getstate()[1] else 0
+
+
+_generator: random.Random = random.getstate.__self__  # type: ignore[attr-defined]
+_at = _place_of_words(_generator)
+
+
+def _python_words() -> bytes:
+    """The words of Python's generator and its position in them; empty if they cannot be seen. ``getstate`` takes ten
+    times as long, and while they stay the same nothing was drawn but a normal number that was kept for later."""
+    return ctypes.string_at(_at, 4 * (_WORDS + 1)) if _at else b""
+
+
+def _gauss() -> float | None:
+    return _generator.gauss_next  # type: ignore[attr-defined,no-any-return]
 
 
 def _numpy_words() -> bytes:
@@ -93,13 +151,13 @@ class NumbersFile:
 
     def write(self, steps: int, numbers: Numbers, begins: bool) -> None:
         """The state of the rank after this many steps, or, if that differs, at the start of the next one."""
-        data = numbers.packed()
+        data, checksum = numbers.packed()
         if _HEAD.size + len(data) > _PLACE:
             return  # another generator than NumPy's usual one
         at = _place(steps, begins)
         body = at + _HEAD.size
         self._mapped[body : body + len(data)] = data
-        self._mapped[at:body] = _HEAD.pack(steps, len(data), zlib.crc32(data, steps))
+        self._mapped[at:body] = _HEAD.pack(steps, len(data), checksum ^ zlib.crc32(b"%d" % steps))
 
     def read(self, steps: int) -> Numbers | None:
         return self._at(steps, True) or self._at(steps, False)
@@ -108,7 +166,7 @@ class NumbersFile:
         at = _place(steps, begins)
         found, length, checksum = _HEAD.unpack_from(self._mapped, at)
         data = self._mapped[at + _HEAD.size : at + _HEAD.size + min(length, _PLACE - _HEAD.size)]
-        whole = found == steps and data and zlib.crc32(data, steps) == checksum
+        whole = found == steps and data and zlib.crc32(data) ^ zlib.crc32(b"%d" % steps) == checksum
         return Numbers.unpacked(data) if whole else None
 
 

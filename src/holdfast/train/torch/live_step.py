@@ -59,7 +59,7 @@ class LiveSteps:
         """The random state of this rank after this many steps, if it is not recorded yet."""
         if self._numbers is None:
             return
-        now = Numbers(self._last[1] if self._last is not None else None)
+        now = Numbers.now(self._last[1] if self._last is not None else None)
         if self._last is None or self._last[0] != steps or not now.equals(self._last[1]):
             self._last = steps, now
             self._numbers.write(steps, now, begins=False)
@@ -212,8 +212,8 @@ class LiveSteps:
     def _check_whole(self) -> None:
         if not all(loader.ends_step for loader in self._state._loaders()):
             raise RuntimeError(
-                "TrainState.recoverable: this step has a part of a global batch; pass all parts of one to the step, "
-                "or a larger batch_size to the DataLoader"
+                "TrainState.recoverable: the step got only a part of a global batch. Pass it all parts, or use a "
+                "larger batch_size in the DataLoader."
             )
 
     # A new group
@@ -305,7 +305,7 @@ class _Entry:
     """What a step changes before its first collective fails: random numbers, buffers, gradients and plain values."""
 
     def __init__(self, state: TrainState, buffers: _Buffers, known: Numbers | None) -> None:
-        self.numbers = Numbers(known)
+        self.numbers = Numbers.now(known)
         self._values, self._buffers = dict(state._values), buffers
         self._modules = [part for part in state._parts.values() if isinstance(part, torch.nn.Module)]
         buffers.take(self._modules)

@@ -1,7 +1,7 @@
 """Shards of DTensors with their places in the whole tensors, so that another number of ranks can take its own parts.
 
-A rank's state has its shards as plain tensors; beside it is a list that says where each of them begins. Nothing is
-gathered: whoever resumes copies from the shards of all ranks what overlaps with its own.
+A rank's state holds its shards as plain tensors, with a list that says where each of them begins. Nothing is gathered:
+a rank that resumes copies what overlaps with its own shards from the shards of all ranks.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from holdfast.train.checks import warn_once
 from holdfast.train.torch import state_parts, state_shards
 from holdfast.train.torch.elastic import ElasticLoader
 from holdfast.train.torch.plain_pickle import describe_tree, read_tree
-from holdfast.wire.worker_messages import Memory, Snapshot
+from holdfast.wire.worker_messages import Memory, TookSnapshot
 from holdfast.worker.snapshot_buffers import DATA_AT, PieceBuffers, SnapshotFile, header_in, header_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SnapshotWriter:
         session, step = self._session, captured["steps"]
         if not session.reports_are_told:
             # An earlier report is still being uploaded, so the snapshot's place in the run is uncertain.
-            session.tell_snapshot(Snapshot(step))
+            session.tell_snapshot(TookSnapshot(step))
             return
         if not self._await_kept():
             return
@@ -140,7 +140,7 @@ class SnapshotWriter:
             self._stop(str(error))
             return
         moves, own = state_shards.can_be_cut(parts), alike(parts, captured["parts"])
-        session.tell_snapshot(Snapshot(step, 0, moves, files, self._keep, own))
+        session.tell_snapshot(TookSnapshot(step, 0, moves, files, self._keep, own))
         self._last, self._keep = step, None
         self._pace.took(session.world_size)
 

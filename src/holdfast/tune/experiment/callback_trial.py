@@ -119,7 +119,7 @@ class TrialForCallbacks:
 
     @property
     def is_saving(self) -> bool:
-        """Always False: a callback hears of a checkpoint when it is committed."""
+        """Always False: a callback is called for a checkpoint when it is committed."""
         return False
 
     @property

@@ -70,7 +70,10 @@ class Definition:
             config.metric, config.mode, self.param_space, **taken_by(searcher.set_search_properties, spec)
         )
         if not takes and isinstance(searcher, BasicVariantGenerator):
-            raise ValueError("TuneConfig(search_alg=BasicVariantGenerator(...)): it was used by another experiment")
+            raise ValueError(
+                "TuneConfig(search_alg=BasicVariantGenerator(...)) was already used by another experiment. "
+                "Create a new one for each."
+            )
         return searcher
 
     @property

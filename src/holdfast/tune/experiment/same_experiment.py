@@ -1,7 +1,7 @@
 """Whether the experiment stored under a name is the one that the script means.
 
-An interrupted experiment continues, unless the script searches something else; its trials keep their constants. A
-finished one is not run again, and the script is told so. No difference is silently ignored.
+An interrupted experiment continues, unless the script searches something else. Its trials keep their constants. A
+finished experiment is not run again, and a message says so. No difference is silently ignored.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class TrialSession:
         return [] if share is None else list(share.seats)
 
     def close(self) -> None:
-        """Its processes are told to exit; when they have, the experiment is told."""
+        """Its processes are asked to exit. When they have exited, the experiment gets a message."""
         self.is_closing = True
         for node in self._there:
             self._nodes.send(node, wire.CloseRun(self.run, over=True))

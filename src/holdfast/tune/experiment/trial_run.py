@@ -180,7 +180,7 @@ class TrialRun:
             self._driver.let_go_on(0, save=True)
 
     def _begin_attempt(self, attempt_number: int) -> None:
-        """A new attempt, which has not been told how far it may continue."""
+        """A new attempt, which does not know yet how far it may continue."""
         self._attempt_number = attempt_number
 
     def _reported(self, iteration: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:

@@ -15,6 +15,7 @@ from holdfast.driver.configuration import configuration, configured_for
 from holdfast.driver.display import Display
 from holdfast.driver.plan import Plan
 from holdfast.driver.runtime import Driver
+from holdfast.driver.storage import NodeAddress
 from holdfast.driver.storage_place import storage_of
 from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.engine.script_imports import packages_of
@@ -91,7 +92,7 @@ class TrialRuntime:
             preload=tuple(run.preload),
             imported=packages_of(self._trainable),
         )
-        self.configure = configured_for(configuration(plan, self._settings, b""), storage)
+        self.configure = configured_for(configuration(plan, self._settings, NodeAddress()), storage)
 
     def bundles_of(self, config: dict[str, Any]) -> list[dict[str, float]]:
         if isinstance(self._trainable, DataParallelTrainer):

@@ -22,7 +22,7 @@ from .trial_runtime import SharedByTrials, TrialRuntime
 from .trial_storage import TrialHistory
 
 _MOST_AT_ONCE = 256  # the most trials for which a cluster is asked, if nothing else limits them
-_GRANTED_WITHIN_S = 10.0  # then the user is told what a trial is waiting for
+_GRANTED_WITHIN_S = 10.0  # then a message says what a trial is waiting for
 
 
 class TrialStarter:

@@ -19,9 +19,11 @@ from holdfast.tune.experiment.trials_live_painter import MAX_ROWS, TrialsLivePai
 from holdfast.tune.experiment.trials_notebook_painter import TrialsNotebookPainter
 from holdfast.tune.experiment.trials_picture import TrialsPicture, closing_text, failure_text
 from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
+from holdfast.tune.progress_reporter import UNBOUNDED
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
 from holdfast.ui.display_picture import ShownFailure
 from holdfast.ui.display_streams import Sink, is_foreground, is_terminal, terminal_size
+from holdfast.ui.fitted_table import shortened
 from holdfast.ui.notebook_painter import notebook_output, replaced
 from holdfast.ui.run_display import BackgroundDisplay, Painter
 
@@ -42,12 +44,14 @@ def make(kind: str, stream: TextIO | None = None) -> TrialsDisplay | None:
         kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
     width = terminal_size(out)[0] if is_terminal(out) else _WIDTH_OF_FILES
     if kind == "live":
-        return TrialsDisplay(lambda: TrialsLivePainter(Sink(out)), redirect=stream is None, width=width)
+        return TrialsDisplay(
+            lambda: TrialsLivePainter(Sink(out)), redirect=stream is None, width=width, name_width=max(16, width // 3)
+        )
     return TrialsDisplay(lambda: TrialsPlainPainter(Sink(out), Sink(err)), width=width)
 
 
 class TrialsDisplay(BackgroundDisplay):
-    """Told by the experiment's listeners."""
+    """Gets the events of the experiment's listeners."""
 
     noun = "experiment"
 
@@ -57,12 +61,16 @@ class TrialsDisplay(BackgroundDisplay):
         *,
         redirect: bool = False,
         width: int = _WIDTH_OF_FILES,
+        name_width: int = UNBOUNDED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(make_painter, redirect=redirect, clock=clock)
         self._shown = TrialsPicture()
         self._picture = self._shown
-        self._width = width
+        self._width, self._name_width = (
+            width,
+            name_width,
+        )  # of a table, and of the name before a line that a trial prints
         self._tally = TrialTally(BestResult(None, None))
         self._counted: set[str] = set()  # trials that ended before; some of these ends are delivered again
         self._look_at = float("-inf")
@@ -114,7 +122,7 @@ class TrialsDisplay(BackgroundDisplay):
             self._look()
 
     def output_of(self, name: str, line: str) -> None:
-        self._print(f"({printable(name)}) {line}")
+        self._print(f"({shortened(printable(name), self._name_width)}) {line}")
 
     def finish(self, outcome: str, text: str) -> None:
         if self._experiment is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.printable import printable
 from holdfast.tune.experiment.trials_picture import (
+    FAILED,
     WORDS,
     TrialsPicture,
     best_parts,
@@ -16,9 +17,9 @@ from holdfast.tune.experiment.trials_picture import (
 from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
 from holdfast.tune.progress_reporter import STATUSES, UNBOUNDED, TrialRow, value_columns
 from holdfast.ui.display_picture import Picture, Rate, ago, headline
-from holdfast.ui.display_streams import Sink, terminal_size
+from holdfast.ui.display_streams import Sink
 from holdfast.ui.fitted_table import GAP, Column, aligned, fitted, shortened
-from holdfast.ui.live_painter import LivePainter
+from holdfast.ui.live_painter import FIRST_CAUSE, LivePainter
 from holdfast.ui.plain_painter import PlainPainter
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ MAX_ROWS = 10
 STYLES = {"RUNNING": "green", "PAUSED": "cyan", "PENDING": "dim", "ERROR": "bold red", "TERMINATED": "default"}
 _FRAME, _LABELS = 4, 13  # columns of the panel's frame, and of the labels in it
 _ODD = ("nan", "inf", "-inf")
-_OTHER_LINES = 15  # that the panel may have without the table, and a terminal below it
 
 
 class TrialsLivePainter(LivePainter):
@@ -43,11 +43,16 @@ class TrialsLivePainter(LivePainter):
     def _make_plain(self, sink: Sink) -> PlainPainter:
         return TrialsPlainPainter(sink, sink)
 
-    def _panel(self, picture: Picture, now: float, width: int) -> Panel:
+    def _draw(self, picture: Picture, now: float, width: int, most: int) -> list[str]:
+        """If there are too many lines, fewer trials are shown."""
         assert isinstance(picture, TrialsPicture)
-        room = max(0, min(MAX_ROWS, terminal_size(self._sink.stream)[1] - _OTHER_LINES))
         rates = self._rate.update(now, picture.reports), self._ended_rate.update(now, picture.ended)
-        return draw_panel(picture, rates, now, width, room)
+        drawn = self._to_lines(draw_panel(picture, rates, now, width, MAX_ROWS), width)
+        shown = min(MAX_ROWS, len(picture.rows))
+        if len(drawn) <= most or not shown:
+            return drawn
+        hidden = len(drawn) - most + (shown == picture.counts.get("RUNNING", 0))  # which then have a line
+        return self._to_lines(draw_panel(picture, rates, now, width, max(0, shown - hidden)), width)
 
     def _last_words(self, picture: Picture) -> str:
         assert isinstance(picture, TrialsPicture)
@@ -80,7 +85,7 @@ def draw_panel(
     if picture.best is not None:
         rows.add_row("best so far" if is_running else "best", _best(picture, width))
     if picture.failure_count:
-        rows.add_row(*_failures(picture, now))
+        rows.add_row(*_failures(picture, now, width - _FRAME - _LABELS))
     shown = picture.rows[:room] if is_running else ()
     more = picture.counts.get("RUNNING", 0) - len(shown)
     table = [_table(shown, picture.metric, width)] if shown else []
@@ -103,6 +108,9 @@ def _best(picture: TrialsPicture, width: int) -> Text:
 
     what, name, chosen = best_parts(picture)
     space = max(10, width - _FRAME - _LABELS)
+    metric, _, value = what.partition("=")
+    result = value.partition(" ")[0]
+    what = f"{shortened(metric, max(4, space - 1 - len(result)))}={value}"  # a number is never broken
     text = Text(f"{what}\n", style="bold").append(f"by {shortened(name, space - 3)}", style="not bold")
     shown, left = [], 2 * space - 12
     for part in chosen:
@@ -146,12 +154,22 @@ def _trials(picture: TrialsPicture) -> Text:
     return text
 
 
-def _failures(picture: TrialsPicture, now: float) -> tuple[str, Text]:
+def _failures(picture: TrialsPicture, now: float, space: int) -> tuple[str, Text]:
+    """Two lines for each of the last ones: the trial, and what happened. The table at the end has the whole names."""
     from rich.text import Text
 
     text = Text()
     for failure in picture.failures:
-        text.append(f"{chr(10) if text else ''}{ago(now - failure.at)}: {headline(failure.text, 160)}")
+        name, failed, why = failure.text.partition(FAILED)
+        when = f"{ago(now - failure.at)}: "
+        if not failed:
+            name, why = "", failure.text
+        elif len(when) + len(name) + len(failed) + len(why) > space:
+            when += f"{shortened(name, max(8, space - len(when) - 1))}:\n"
+        else:
+            when += name + failed
+        text.append(f"{chr(10) if text else ''}{when}")
+        text.append(headline(why, max(8, min(160, space))), style=FIRST_CAUSE)
     count = picture.failure_count
     return f"{count:,} failed", text
 

@@ -15,6 +15,7 @@ from holdfast.tune.result_metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.ui.display_picture import Picture, headline, rate_text, value_text
 
 WORDS = {"RUNNING": "running", "PAUSED": "paused", "PENDING": "waiting", "ERROR": "failed", "TERMINATED": "done"}
+FAILED = " failed: "
 _SHOWN_METRICS = 6  # besides the iteration and the metric that counts
 
 
@@ -98,7 +99,7 @@ def closing_text(picture: TrialsPicture, kept: list[TrialRow], failed: list[Tria
     if kept:
         named = [row._replace(status=WORDS.get(row.status, row.status)) for row in kept]
         columns = metric_columns(kept, picture.metric)
-        parts.append(trial_table(named, metric_columns=columns, width=width, metric=picture.metric))
+        parts.append(trial_table(named, metric_columns=columns, width=width, metric=picture.metric, keep_first=True))
     if kept and len(kept) + len(failed) < picture.trials:
         which = "best" if picture.best is not None else "last"
         parts.append(f"These are the {len(kept)} {which} of {picture.trials:,} trials. To see all of them:")
@@ -112,4 +113,4 @@ def closing_text(picture: TrialsPicture, kept: list[TrialRow], failed: list[Tria
 
 
 def failure_text(row: TrialRow) -> str:
-    return f"{printable(row.name)} failed: {headline(row.error or 'the reason is not known')}"
+    return f"{printable(row.name)}{FAILED}{headline(row.error or 'the reason is not known')}"

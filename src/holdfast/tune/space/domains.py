@@ -312,7 +312,7 @@ def _same(value: Any, category: Any) -> bool:
 
 
 def categories_of(argument: str, values: Any) -> tuple[Any, ...]:
-    """The values of a choice or a grid, from anything that can be gone through, once."""
+    """The values of a choice or a grid, from any iterable."""
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{argument}={values!r}): pass a list of values")
     found = tuple(values)

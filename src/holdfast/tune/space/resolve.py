@@ -18,7 +18,7 @@ class DependencyCycleError(ValueError):
 
 
 class GridPendingError(Exception):
-    """A function reads a value of a grid, and the grid has not been gone through yet."""
+    """A function reads a value of a grid that has no value yet."""
 
 
 class Drawing:

@@ -30,7 +30,11 @@ class NormalSampler(Sampler):
     """Normally distributed."""
 
     mean: float = 0.0
-    sd: float = 1.0
+    sd: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.sd > 0:
+            raise ValueError(f"Normal(sd={self.sd!r}): pass a standard deviation greater than 0")
 
 
 @dataclass(frozen=True)

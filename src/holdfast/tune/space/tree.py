@@ -50,7 +50,7 @@ def grids(tree: Any) -> list[tuple[Path, tuple[Any, ...]]]:
 
 
 def unresolved(space: Any) -> list[Path]:
-    """The paths of all that is still to be drawn or gone through."""
+    """The paths of all domains and grids that have no value yet."""
     return [path for path, leaf in leaves(space) if isinstance(leaf, Domain) or is_grid(leaf)]
 
 

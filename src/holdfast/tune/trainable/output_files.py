@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -31,8 +32,13 @@ class _WithOutputFiles:
             out = stack.enter_context(open(os.path.join(directory, self.out), "a", buffering=1))
             same = self.out == self.err
             err = out if same else stack.enter_context(open(os.path.join(directory, self.err), "a", buffering=1))
-            stack.enter_context(contextlib.redirect_stdout(_Tee(sys.stdout, out)))
-            stack.enter_context(contextlib.redirect_stderr(_Tee(sys.stderr, err)))
+            tees = {id(sys.stdout): _Tee(sys.stdout, out), id(sys.stderr): _Tee(sys.stderr, err)}
+            stack.enter_context(contextlib.redirect_stdout(tees[id(sys.stdout)]))
+            stack.enter_context(contextlib.redirect_stderr(tees[id(sys.stderr)]))
+            for handler in logging.root.handlers:  # a handler keeps the stream that it was made with
+                if isinstance(handler, logging.StreamHandler) and id(handler.stream) in tees:
+                    stack.callback(handler.setStream, handler.stream)
+                    handler.setStream(tees[id(handler.stream)])
             self.entry(config)
 
 

@@ -133,17 +133,23 @@ def test_a_warning_names_the_ranks_whose_report_is_missing() -> None:
     assert only(do.SetTimer, first).after_s < 30.0, "where only one rank ever reports, the user hears of it soon"
     asked = machine.feed(ev.TimerFired(timers.missing(0)))
     text = only(do.Warn, asked).text
-    assert text.startswith("checkpoint_000001 is not saved yet: ranks 0, 2 called train.report() fewer than 1 time.")
+    assert text.startswith("checkpoint_000001 is not saved yet: ranks 0, 2 have not called train.report().")
     assert "rank_zero_only" not in text
     assert do.SetTimer(timers.missing(0), 30.0) in asked
     assert do.SetTimer(timers.missing(1), 30.0) in machine.feed(ev.ShardStaged(1, 1, 1))
+    machine.feed(ev.ShardStaged(1, 0, 0))
+    second = only(do.Warn, machine.feed(ev.TimerFired(timers.missing(1)))).text
+    assert "not saved yet: ranks 0, 2 have called train.report() at most 1 time. Call it" in second
+    machine.feed(ev.ShardStaged(1, 2, 0), ev.ShardStaged(1, 2, 1))
+    third = only(do.Warn, machine.feed(ev.TimerFired(timers.missing(1)))).text
+    assert "not saved yet: rank 0 has called train.report() only 1 time. Call it" in third
 
 
 def test_a_script_in_which_only_rank_0_reports_hears_of_the_setting_for_it() -> None:
     machine = Machine(num_workers=5, missing_warning_s=30.0).training()
     machine.feed(ev.ShardStaged(1, 0, 0))
     text = only(do.Warn, machine.feed(ev.TimerFired(timers.missing(0)))).text
-    assert "ranks 1-4 called" in text
+    assert "ranks 1-4 have not called" in text
     assert "CheckpointConfig(rank_zero_only=True)" in text
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holdfast.train.torch.state_snapshots import SnapshotWriter
-from holdfast.wire.worker_messages import Memory, Snapshot, SnapshotKept
+from holdfast.wire.worker_messages import Memory, SnapshotKept, TookSnapshot
 
 WAIT_S = 60.0
 
@@ -29,7 +29,7 @@ class Session:
         self.snapshot_kept, self._ends = SnapshotKept(1, -1), list[Callable[[], None]]()
         self.changed = threading.Condition()
 
-    def tell_snapshot(self, taken: Snapshot) -> None:
+    def tell_snapshot(self, taken: TookSnapshot) -> None:
         self.told.append(taken.step)
         self.written.append(sorted(taken.pieces.values()))
 
