@@ -59,7 +59,7 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune tests/system/elastic tests/system/faults \
 		tests/system/training tests/unit/testing -m soak -s
 
-cases: setup ## what Ray's own tests for Train and Tune expect, as tests of ours (about ten minutes)
+cases: setup ## what Ray's own tests for Train and Tune expect, as tests of ours
 	$(VENV)/bin/python -m pytest -m 'soak or not soak' $$(PYTHONPATH=tests $(VENV)/bin/python -m support.compat.ray_ledger --tests)
 
 drills: setup $(FRAMEWORKS_VENV)/.ready $(HOROVOD_VENV)/.built ## every fault of a drill on the examples, also those of the frameworks (an hour and more)

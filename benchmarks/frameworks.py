@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ FRAMEWORKS = {  # what is imported, and its name
     "horovod": "Horovod",
 }
 WITHIN_S = 0.5
-PATIENCE_S = 75.0  # on a quiet machine, more than twice what a start takes
+ERROR = re.compile(r"\b\w+(?:Error|Exception): [^\"\\\n]{1,200}")
+PATIENCE_S = 120.0  # on a quiet machine, several times what a start takes
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ def measure(system: str, framework: str, repeats: int, seed: int, work: Path, un
         for number in range(repeats):
             if found and time.monotonic() > until:
                 break
-            recovery = kill_once(job, chance, PATIENCE_S)
+            try:
+                recovery = kill_once(job, chance, PATIENCE_S)
+            except BenchmarkError as error:
+                raise BenchmarkError(reason(str(error), job.directory)) from None
             found.append(LoadedRecovery(**vars(recovery), load=os.getloadavg()[0]))
             last, what = found[-1], f"{FRAMEWORKS[framework]} with {NAMES[system]}, kill {number + 1}"
             progress(f"{what}: train function {last.to_train_function:.3f} s, step {last.to_first_step:.3f} s")
@@ -75,9 +80,17 @@ def measure_all(chosen: list[str], options: Options, minutes: float) -> dict[str
                 samples[f"{framework} {system}"] = [vars(one) for one in found]
             except BenchmarkError as error:
                 progress(str(error))
-                first, *_, last = [*str(error).splitlines(), ""]
-                samples[f"{framework} {system}"] = f"{first} {last}".strip()
+                samples[f"{framework} {system}"] = str(error)
     return samples
+
+
+def reason(error: str, directory: Path) -> str:
+    """What went wrong, and the last error that the job's output names, or that a log of Ray Train does: its workers'
+    output stays there."""
+    logs = sorted(directory.glob("ray/session_2*/logs/train/ray-train-app-*.log"), key=lambda log: log.stat().st_mtime)
+    texts = [log.read_text(errors="replace").replace("\\n", "\n") for log in logs]  # of JSON
+    named = [found for text in [*texts, error] for found in ERROR.findall(text)]
+    return " ".join([error.splitlines()[0].partition(" Its last output")[0], *named[-1:]])
 
 
 def table(samples: dict[str, Any]) -> Findings:

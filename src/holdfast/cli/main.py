@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
 import re
@@ -89,7 +90,10 @@ def _main(argv: Sequence[str] | None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(printable(re.sub(r"\?\S*", "?...", message)))  # a URL's options may be secrets
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        likely = difflib.get_close_matches(wrong[1], re.findall(r"'([^']+)'", wrong[2]), n=1) if wrong else []
+        message = re.sub(r"\?\S*", "?...", message)  # a URL's options may be secrets
+        super().error(printable(message + "".join(f". Did you mean '{name}'?" for name in likely)))
 
 
 def parser(known: Collection[str]) -> argparse.ArgumentParser:

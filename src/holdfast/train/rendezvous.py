@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,21 @@ def free_port(session: Session) -> int:
 def address(session: Session, port: int) -> str:
     host = session.address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def await_server(address: str) -> None:
+    """Wait until a server listens there. A client of gRPC that came too early would try again only after a second."""
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + MEET_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+        except ConnectionRefusedError:
+            time.sleep(0.002)
+        except OSError:
+            return  # the client knows better what to do
+        else:
+            return
 
 
 @contextmanager

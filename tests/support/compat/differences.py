@@ -88,8 +88,6 @@ KEPT_BY: dict[str, str | tuple[str, ...]] = {
     ),
     "Tune: `reuse_actors`": "system/compat/test_tune_cases_resume.py::test_trainables_are_not_used_again",
     "Tune: `run_experiments`": "system/compat/test_tune_cases_resume.py::test_experiments_run_one_after_the_other",
-    "Tune: other resources at a restore": "system/compat/test_tune_cases_resume.py::"
-    "test_a_search_that_resumes_may_need_other_resources",
     "Tune: `ray.train` in trials and searches": "system/compat/test_tune_cases_resume.py::"
     "test_names_of_train_are_those_of_tune",
     "`convert_search_space`": "unit/tune/test_ray_differences.py::test_one_searcher_converts_spaces",

@@ -431,9 +431,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
         "testInterruptDisabledInWorkerThread": _resume("a_search_in_a_thread"),
         "testFailResumeGridSearch": _restore("a_callback_that_raises_ends_the_driver_and_the_rest_resumes", _WAITING),
-        "testResourceUpdateInResume": _resume(
-            "a_search_that_resumes_may_need_other_resources", "Tune: other resources at a restore"
-        ),
+        "testResourceUpdateInResume": _resume("a_search_that_resumes_may_need_other_resources"),
         "testFailResumeWithPreset": _resume("a_search_with_points_resumes_where_its_driver_failed"),
         "testFailResumeAfterPreset": _resume("a_search_with_points_resumes_where_its_driver_failed"),
         "testMultiExperimentFail": Case(

@@ -264,7 +264,7 @@ def test_the_space_of_a_restore(tmp_path: Path) -> None:
     space = {"a": 1, "b": {"c": tune.choice([0, 1])}, "d": tune.uniform(0, 1)}
     Tuner(returns, param_space=space, run_config=run_config(tmp_path)).fit()
     for wrong in ({}, {"a": 1, "b": {}, "d": 2}, {"a": 1, "b": {"c": 2, "e": 3}, "d": 4}):
-        with pytest.raises(ValueError, match="keys of the original one"):
+        with pytest.raises(ValueError, match="the same keys as the original"):
             Tuner.restore(str(tmp_path / "tried"), returns, param_space=wrong)
     Tuner.restore(str(tmp_path / "tried"), trainable=returns, param_space=space)
 

@@ -52,6 +52,7 @@ def test_the_version() -> None:
 def test_no_command_and_an_unknown_one() -> None:
     assert "usage: holdfast" in holdfast(code=2).stderr
     assert "invalid choice: 'burn'" in holdfast("burn", code=2).stderr
+    assert holdfast("shwo", code=2).stderr.endswith(". Did you mean 'show'?\n")
 
 
 @pytest.mark.parametrize("command", ON_A_RUN)

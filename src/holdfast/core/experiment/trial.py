@@ -34,6 +34,7 @@ class Trial:
         "life",
         "name",
         "reason",
+        "resized",
         "resources",
         "restored_at",
         "results",
@@ -58,6 +59,7 @@ class Trial:
         self._last_result: dict[str, Any] | None = {}
         self._packed = b""
         self.resources = resources
+        self.resized = False  # its scheduler has given it other resources than it asked for
         self.status = PENDING
         self.checkpoint_number: int | None = None
         self.error: str | None = None

@@ -65,7 +65,7 @@ class Turn:
                     if trial.awaits != "ERROR":
                         self.expect(trial, "STOP", reason)
                 case Resize(resources=resources):
-                    trial.resources = [dict(bundle) for bundle in resources]
+                    trial.resources, trial.resized = [dict(bundle) for bundle in resources], True
                 case Exploit():
                     trial.donor = request
                     if trial.status == RUNNING and not trial.awaits:

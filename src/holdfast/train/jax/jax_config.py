@@ -59,7 +59,9 @@ class _InProgram:
             with rendezvous.held_port(session) as port:
                 self._join(session, rendezvous.from_rank_zero(session, rendezvous.address(session, port)))
         else:
-            self._join(session, rendezvous.from_rank_zero(session, None))
+            coordinator = rendezvous.from_rank_zero(session, None)
+            rendezvous.await_server(coordinator)
+            self._join(session, coordinator)
         # After an exception peers may be dead: leave by exiting, without waiting for them.
         result = self.train_fn(*args)
         jax.distributed.shutdown()

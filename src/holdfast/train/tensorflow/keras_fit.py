@@ -2,8 +2,8 @@
 (keras-team/keras#20585).
 
 Before the first epoch Keras builds the model from one batch, and reduces that batch, a tuple of tensors, over all
-replicas, which this strategy cannot do. The batch of this replica is good enough, because only its shapes count. After
-each step, Keras takes the mean of the metrics over their first axis, which they do not have.
+replicas, which this strategy cannot do. Only its shapes count: the data set knows them, else the batch of this replica
+has them. After each step, Keras takes the mean of the metrics over their first axis, which they do not have.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ def let_keras_fit() -> None:
         if iterator is None or not _spans_workers(self.distribute_strategy):
             build(self, iterator=iterator, data_batch=data_batch)
             return
-        batch = next(next(iter(iterator))[2])
-        build(self, data_batch=tf.nest.map_structure(lambda value: getattr(value, "values", (value,))[0], batch))
+        batch = _shapes_of(iterator)
+        if batch is None:
+            batch = next(next(iter(iterator))[2])
+            batch = tf.nest.map_structure(lambda value: getattr(value, "values", (value,))[0], batch)
+        build(self, data_batch=batch)
 
     def reduce_scalars(values: Any, strategy: Any, reduction: str) -> Any:
         import tensorflow as tf
@@ -41,6 +44,17 @@ def let_keras_fit() -> None:
     trainer.TensorFlowTrainer._maybe_symbolic_build = build_from_own_replica
     trainer.reduce_per_replica = reduce_scalars
     trainer._of_holdfast = True
+
+
+def _shapes_of(iterator: Any) -> Any:
+    """What the batches look like, without reading one: a data set that is read starts its input once more. None if it
+    is not known before."""
+    import tensorflow as tf
+
+    found = getattr(getattr(iterator, "_distributed_dataset", None), "element_spec", None)
+    specs = tf.nest.flatten(found)
+    known = all(isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None for spec in specs)
+    return found if known else None
 
 
 def _spans_workers(strategy: Any) -> bool:

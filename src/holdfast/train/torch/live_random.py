@@ -6,13 +6,11 @@ whole: a process may be killed while it writes.
 
 from __future__ import annotations
 
-import _random
 import ctypes
 import mmap
 import os
 import random
 import struct
-import sys
 import zlib
 from array import array
 from pathlib import Path
@@ -47,16 +45,16 @@ class Numbers:
     def _take(self, known: Numbers | None) -> None:
         """What is as it was in ``known`` is taken from there."""
         self._packed: tuple[bytes, int] | None = None
-        self._python_words, self._numpy_words = _python_words(), _numpy_words()
+        self._python: Any = random.getstate()
+        self._numpy_words = _numpy_words()
         torch_state = torch.get_rng_state()
         self._torch_bytes = torch_state.numpy().tobytes()
         if known is None:
-            self._python: Any = random.getstate()
             self._numpy: Any = np.random.get_state()
             self._torch = torch_state
             return
-        is_python = known._python_words == self._python_words != b""
-        self._python = known._python if is_python and known._python[2] == _gauss() else random.getstate()
+        if known._python == self._python:
+            self._python = known._python
         is_numpy = known._numpy_words == self._numpy_words != b"" and not known._numpy[3]
         self._numpy = known._numpy if is_numpy else np.random.get_state()
         self._torch = known._torch if known._torch_bytes == self._torch_bytes else torch_state
@@ -87,7 +85,7 @@ class Numbers:
     @classmethod
     def unpacked(cls, data: bytes) -> Numbers:
         new = cls.__new__(cls)
-        new._python_words = new._numpy_words = b""
+        new._numpy_words = b""
         new._packed = None
         version, has, gauss, position, has_gauss, cached = _NUMBERS.unpack_from(data)
         words = array("I")
@@ -101,31 +99,6 @@ class Numbers:
         new._torch_bytes = data[at:]
         new._torch = torch.frombuffer(bytearray(data[at:]), dtype=torch.uint8)
         return new
-
-
-def _place_of_words(generator: random.Random) -> int:
-    """The address of the words of Python's generator, behind the head of the object; 0 if they are elsewhere."""
-    size = object.__basicsize__
-    if sys.implementation.name != "cpython" or _random.Random.__basicsize__ < size + 4 * (_WORDS + 1):
-        return 0
-    trial = random.Random(1)
-    trial.random()
-    position, *words = struct.unpack(f"i{_WORDS}I", ctypes.string_at(id(trial) + size, 4 * (_WORDS + 1)))
-    return id(generator) + size if (*words, position) == trial.getstate()[1] else 0
-
-
-_generator: random.Random = random.getstate.__self__  # type: ignore[attr-defined]
-_at = _place_of_words(_generator)
-
-
-def _python_words() -> bytes:
-    """The words of Python's generator and its position in them; empty if they cannot be seen. ``getstate`` takes ten
-    times as long, and while they stay the same nothing was drawn but a normal number that was kept for later."""
-    return ctypes.string_at(_at, 4 * (_WORDS + 1)) if _at else b""
-
-
-def _gauss() -> float | None:
-    return _generator.gauss_next  # type: ignore[attr-defined,no-any-return]
 
 
 def _numpy_words() -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast import settings
 from holdfast.core.experiment.events import KINDS
 from holdfast.core.experiment.resumption import Resumption
-from holdfast.core.experiment.trial import ERROR
+from holdfast.core.experiment.trial import ERROR, TERMINATED
 from holdfast.driver.storage_place import storage_at
 from holdfast.engine.demand import Demand
 from holdfast.engine.engine_interface import Inbox
@@ -102,6 +102,7 @@ class ExperimentSession:
             if known is not None and not self._is_chosen:
                 self._check_same(known, identity)
             self._check_configs()
+            self._renew_resources()
             self._identify(identity, known)
             for found in damage:
                 self._listeners.warn(f"{found.path} is damaged ({found.where}): {found.what}")
@@ -249,6 +250,12 @@ class ExperimentSession:
             failed = sum(trial.status == ERROR for trial in state.trials.values())
             text = finished_text(name, str(self._location), len(state.trials), failed)
             print(f"holdfast: {printable_lines(text)}", file=sys.stderr, flush=True)
+
+    def _renew_resources(self) -> None:
+        """A restore may have passed other resources: trials that have not finished get them, as new ones do."""
+        for trial in self._experiment.state.trials.values():
+            if trial.status != TERMINATED and not trial.resized and not missing_in(trial.config):
+                trial.resources = self._runtime.bundles_of(trial.config)
 
     def _check_configs(self) -> None:
         """Objects that were not stored must be passed again before their trial can continue."""

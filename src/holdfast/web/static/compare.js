@@ -13,7 +13,7 @@
       const traces = metric.runs.map((run) => ({ type: "scatter", mode: run.x.length < 60 ? "lines+markers" : "lines", marker: { size: 4 }, x: run.x, y: run.y,
         line: { color: PALETTE[run.run % PALETTE.length], dash: DASHES[run.run % DASHES.length], width: 2 },
         hovertemplate: `${shownText(data.names[run.run])}<br>%{y:.5g} at %{x}<extra></extra>` }));
-      Plotly.react(place.children[number].querySelector(".plot"), traces, layout({ xaxis: { title: { text: "report", standoff: 4 } }, yaxis: { type: byId("log-scale").checked ? "log" : "linear" } }), CONFIG);
+      Plotly.react(place.children[number].querySelector(".plot"), traces, layout({ xaxis: counted(traces.flatMap((trace) => trace.x), { text: "report", standoff: 4 }), yaxis: { type: byId("log-scale").checked ? "log" : "linear" } }), CONFIG);
     });
   }
   async function load() {

@@ -61,6 +61,12 @@ function fittedAxis(values, mode, isLog) {
       text: `${beyond.toLocaleString("en")} ${beyond === 1 ? "result is" : "results are"} outside; double-click to zoom out` }] };
 }
 
+// An axis of whole numbers, such as reports: a short one has no ticks between them.
+function counted(x, title) {
+  const known = x.filter(Number.isFinite), span = known.reduce((most, one) => Math.max(most, one), -Infinity) - known.reduce((least, one) => Math.min(least, one), Infinity);
+  return { title, ...(span <= 8 ? { tickmode: "linear", tick0: 0, dtick: 1 } : {}) };
+}
+
 function runTraces(metric) {
   const kept = { x: [], y: [] };
   for (const part of metric.kept) { kept.x.push(...part.x, null); kept.y.push(...part.y, null); }
@@ -109,8 +115,9 @@ function drawCurves() {
     const odd = metric.odd ? ` (${metric.odd} values are NaN or infinite)` : "";
     box.querySelector("h3").textContent = metric.name + odd;
     const marks = failureMarks(data.failures);
-    Plotly.react(box.querySelector(".plot"), runTraces(metric),
-      layout({ ...marks, xaxis: { title: { text: "report", standoff: 4 } }, yaxis: { type: log ? "log" : "linear" } }), CONFIG);
+    const traces = runTraces(metric);
+    Plotly.react(box.querySelector(".plot"), traces,
+      layout({ ...marks, xaxis: counted(traces.flatMap((trace) => trace.x), { text: "report", standoff: 4 }), yaxis: { type: log ? "log" : "linear" } }), CONFIG);
   });
 }
 document.addEventListener("recolour", drawCurves);

@@ -82,16 +82,16 @@
     place.dataset.opens = "1";
     place.on("plotly_click", (event) => { const directory = trialAt(event.points[0]); if (directory) location.href = trialUrl(directory); });
   }
-  function fittedLayout(values, title, isLog = false) {
+  function fittedLayout(values, x, title, isLog = false) {
     const axis = fittedAxis(values, plots.mode, isLog);
-    return layout({ ...axis, xaxis: { title }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) }, type: isLog ? "log" : "linear" } });
+    return layout({ ...axis, xaxis: counted(x, title), yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) }, type: isLog ? "log" : "linear" } });
   }
   function drawBest() {
     const x = plots.best.map((point) => point[0]), y = plots.best.map((point) => point[1]);
     if (x.length) { x.push(plots.results); y.push(y[y.length - 1]); }
     Plotly.react("best-plot", [{ x, y, type: "scatter", mode: "lines+markers", line: { shape: "hv", color: colour("blue"), width: 2 }, marker: { size: 5 },
       text: plots.best.map((point) => shownText(point[2])), hovertemplate: "%{y:.5g} after %{x} results<br>trial %{text}<extra></extra>" }],
-    fittedLayout(y, { text: "results" }), CONFIG);
+    fittedLayout(y, x, { text: "results" }), CONFIG);
   }
   function drawImportance() {
     const most = Math.max(...plots.importance.map((pair) => pair[1]), 0.01);
@@ -115,7 +115,7 @@
         x: names ? param.values.map((value) => value + (Math.random() - 0.5) * 0.3) : param.values, y: drawable(plots.trials.map((trial) => trial[1]), plots.mode),
         text: plots.trials.map((trial) => shownText(trial[0])), marker: { size: 5, color: colour("blue"), opacity: plots.trials.length < 300 ? 0.85 : 0.5 },
         hovertemplate: "%{text}<br>%{y:.5g}<extra></extra>" }],
-      layout({ ...axis, xaxis: names ? { tickvals: names.map((_, at) => at), ticktext: names.map(shownText) } : { type: param.log ? "log" : "linear" }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) } } }), CONFIG);
+      layout({ ...axis, xaxis: names ? { tickvals: names.map((_, at) => at), ticktext: names.map(shownText) } : { type: param.log ? "log" : "linear", exponentformat: "power" }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) } } }), CONFIG);
       opens(place.children[number].querySelector(".plot"), (point) => plots.trials[point.pointIndex][2]);
     });
   }
@@ -133,12 +133,13 @@
     traces.push({ type: "scatter", mode: "markers", name: "copied another trial", marker: { symbol: "diamond", size: 8, color: colour("purple") },
       x: copies.map(([one]) => one.continued), y: copies.map(([one, curve]) => curve.y[curve.x.indexOf(one.continued)]),
       text: copies.map(([one]) => shownText(`${one.trial} copies ${one.donor}`)), hovertemplate: "%{text}<extra></extra>" });
-    byId("copied-key").hidden = !copies.length;
+    for (const [key, occurs] of Object.entries({ best: plots.curves.some((curve) => curve.is_best), cut: plots.curves.some((curve) => curve.stopped),
+      failed: plots.curves.some((curve) => curve.status === "ERROR"), copied: copies.length })) byId(`${key}-key`).hidden = !occurs;
     byId("learning-note").textContent = plots.curves.length < plots.scored ? `${plots.curves.length} of ${plots.scored.toLocaleString("en")} trials: the best, stopped ones and a sample of the others` : "";
     byId("stop-rows").hidden = !plots.stops.length;
     byId("stop-rows").tBodies[0].replaceChildren(...plots.stops.map((stop) => element("tr", {}, element("td", { class: "nowrap", text: `at iteration ${stop.iteration.toLocaleString("en")}` }),
       element("td", { class: "num", text: stop.count.toLocaleString("en") }), element("td", { class: "soft break", text: stop.why }))));
-    Plotly.react("learning-plot", traces, fittedLayout(values, { text: "iteration" }, byId("log-scale").checked), CONFIG);
+    Plotly.react("learning-plot", traces, fittedLayout(values, plots.curves.flatMap((curve) => curve.x), { text: "iteration" }, byId("log-scale").checked), CONFIG);
     opens(byId("learning-plot"), (point) => (plots.curves[point.curveNumber] || {}).address);
   }
   function drawExploits() {
