@@ -31,6 +31,13 @@ class ConcurrencyLimiter(WrappedSearcher):
         self._limits_itself = self.searcher.set_max_concurrency(max_concurrent)
         return True
 
+    def _progress(self) -> dict[str, Any]:
+        return {"out": sorted(self._out), "ended": {id: list(ended) for id, ended in self._ended.items()}}
+
+    def _take_progress(self, progress: Mapping[str, Any]) -> None:
+        self._out = set(progress["out"])
+        self._ended = {id: (result, error) for id, (result, error) in progress["ended"].items()}
+
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if not self._limits_itself and len(self._out) + len(self._ended) >= self.max_concurrent:
             return None

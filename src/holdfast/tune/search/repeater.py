@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from holdfast.core.metric_names import metric_number
@@ -32,6 +32,19 @@ class Repeater(WrappedSearcher):
         self._set_index = set_index
         self._filling: _Group | None = None
         self._groups: dict[str, _Group] = {}
+
+    def _progress(self) -> dict[str, Any]:
+        groups = {group.first: group for group in (*self._groups.values(), self._filling) if group is not None}
+        return {
+            "groups": {first: asdict(group) for first, group in groups.items()},
+            "first": {trial_id: group.first for trial_id, group in self._groups.items()},
+            "filling": None if self._filling is None else self._filling.first,
+        }
+
+    def _take_progress(self, progress: Mapping[str, Any]) -> None:
+        groups = {first: _Group(**group) for first, group in progress["groups"].items()}
+        self._groups = {trial_id: groups[first] for trial_id, first in progress["first"].items()}
+        self._filling = groups.get(progress["filling"])
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._filling is None:

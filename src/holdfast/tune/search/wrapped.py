@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from holdfast.store import values
 from holdfast.tune.search.searcher import Objective, Searcher, taken_by
 
 _OWN, _INNER = "own", "searcher"
+_NOT_OWN = ("searcher", "made_with")  # the inner searcher is in its arguments too
 
 
 class WrappedSearcher(Searcher):
@@ -51,7 +54,7 @@ class WrappedSearcher(Searcher):
 
     def get_state(self) -> dict[str, Any]:
         """Its own state, and that of the inner searcher if it has one."""
-        own = {name: value for name, value in self.__dict__.items() if name != "searcher"}
+        own = {name: value for name, value in self.__dict__.items() if name not in _NOT_OWN}
         state: dict[str, Any] = {_OWN: copy.deepcopy(own)}
         with contextlib.suppress(NotImplementedError):
             state[_INNER] = self.searcher.get_state()
@@ -61,12 +64,27 @@ class WrappedSearcher(Searcher):
         if _OWN not in state:  # of an earlier version, which kept only that of the inner searcher
             self.searcher.set_state(state)
             return
-        self.__dict__.update(copy.deepcopy(state[_OWN]))
+        self.__dict__.update({name: copy.deepcopy(of) for name, of in state[_OWN].items() if name not in _NOT_OWN})
         if _INNER in state:
             self.searcher.set_state(state[_INNER])
 
+    def _progress(self) -> dict[str, Any]:
+        """Its own part of the state, as plain values, for ``save``."""
+        return {}
+
+    def _take_progress(self, progress: Mapping[str, Any]) -> None:
+        """Continue where ``_progress`` was."""
+
     def save(self, checkpoint_path: str) -> None:
+        """Its own part has a file beside that of the inner searcher, which can be restored without the wrapper."""
         self.searcher.save(checkpoint_path)
+        self._own_file(checkpoint_path).write_bytes(values.encode(self._progress()))
 
     def restore(self, checkpoint_path: str) -> None:
         self.searcher.restore(checkpoint_path)
+        own = self._own_file(checkpoint_path)
+        if own.exists():  # an earlier version, or a searcher without the wrapper, did not write it
+            self._take_progress(values.decode(own.read_bytes()))
+
+    def _own_file(self, checkpoint_path: str) -> Path:
+        return Path(f"{checkpoint_path}.{type(self).__name__}")

@@ -314,3 +314,26 @@ def test_a_wrapper_takes_the_state_of_an_earlier_version() -> None:
     ask(ConcurrencyLimiter(inner, 9), 2)
     ConcurrencyLimiter(other, 9).set_state(inner.get_state())
     assert other.get_state() == inner.get_state()
+
+
+def test_wrappers_are_saved_and_restored_with_what_they_know(tmp_path: Path) -> None:
+    """Else a restored limiter hears of no end, and a restored repeater starts the next set in the middle of one."""
+
+    def start() -> ConcurrencyLimiter:
+        return ConcurrencyLimiter(Repeater(basic(5), repeat=2), 3)
+
+    one, other = start(), start()
+    ask(one, 3)
+    one.on_trial_complete("t0", {"loss": 1.0})
+    one.save_to_dir(str(tmp_path), "first")
+    other.restore_from_dir(str(tmp_path))
+    assert other._progress() == one._progress()
+    assert other.searcher._progress() == one.searcher._progress()  # type: ignore[attr-defined]
+    assert other.suggest("t3") == one.suggest("t3")
+    for searcher in (one, other):
+        searcher.on_trial_complete("t1", {"loss": 2.0})
+    assert other.get_state()["searcher"]["searcher"] == one.get_state()["searcher"]["searcher"]
+    bare = basic(5)
+    bare.restore_from_dir(str(tmp_path))
+    other.restore(str(next(tmp_path.glob("*.json"))))
+    assert bare.get_state() == other.searcher.searcher.get_state()  # type: ignore[attr-defined]
