@@ -22,7 +22,7 @@ from holdfast.node.driver_connection import DriverConnection, RunConnection
 from holdfast.store import metrics
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, Report
+from holdfast.wire.worker_messages import CheckpointCommitted, Report
 
 CONTENT = b"weights"
 SETTLES_WITHIN_S = 120.0
@@ -70,7 +70,7 @@ class StandIn:
             case wire.Seal(attempt_number, ranks, index):
                 files = {rank: [(f"shard-{rank}", len(CONTENT), world.digest, "")] for rank in ranks}
                 self.say(wire.NodeNews([wire.Sealed(attempt_number, rank, index, files[rank]) for rank in ranks]))
-            case Durable():
+            case CheckpointCommitted():
                 world.durable_at.setdefault(order.id, []).append(time.time())
             case wire.Probe():
                 self.say(wire.Probed(True, []))

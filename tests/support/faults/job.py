@@ -53,6 +53,8 @@ def train_fn(config: dict[str, Any]) -> str:
         if step in config.get("raise_at", []) and not os.path.exists(f"{config['marks']}-{step}"):
             train.collective.barrier()
             signal.pause()
+        if step == config.get("wait_at"):
+            signal.pause()  # for the driver to be killed
         state = next_state(state, step, ranks)
         step += 1
         with tempfile.TemporaryDirectory() as directory:

@@ -93,12 +93,12 @@ def kill_after_commit(process: subprocess.Popen[str], storage: Path, report: int
 
 def test_drivers_and_workers_are_killed(tmp_path: Path) -> None:
     faults = {"max_failures": 2, "raise_at": [4, 15]}
-    # Workers run ahead of the driver: the first one would be killed before it hears that step 15 failed.
-    kill_after_commit(start(tmp_path, **{**faults, "raise_at": [4]}), tmp_path, 8)
+    # Workers run ahead of the commits. They wait, so that the next failure, and the end, are the next driver's.
+    kill_after_commit(start(tmp_path, **faults, wait_at=12), tmp_path, 8)
     killed = load(tmp_path / "run").ledger
     check_sum(killed)
     assert killed.down_s == 0
-    kill_after_commit(start(tmp_path, **faults), tmp_path, 22)
+    kill_after_commit(start(tmp_path, **faults, wait_at=30), tmp_path, 22)
     last = start(tmp_path, **faults, verbose=1)
     _, errors = last.communicate(timeout=PATIENCE_S)
     assert last.returncode == 0, errors
