@@ -112,7 +112,7 @@ class Storage(ABC):
         return False
 
     def sync(self) -> None:  # noqa: B027
-        """Make durable what ``write_soon`` wrote."""
+        """Sync what ``write_soon`` wrote to durable storage, so that it survives a power cut."""
 
     @abstractmethod
     def write_last(self, entries: Entries) -> None:

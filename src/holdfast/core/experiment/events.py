@@ -157,7 +157,7 @@ class RunGone(Event, frozen=True):
 
     trial: str
     error: str = ""
-    was_stopped: bool = False  # the experiment or somebody outside stopped it before its end
+    was_stopped: bool = False  # the experiment or an outside request stopped it before its end
 
 
 class StopAsked(Event, frozen=True):

@@ -201,7 +201,7 @@ class StandbyLost(Event, frozen=True):
 
 
 class RankMoved(Event, frozen=True):
-    """The node of a rank will be taken away: a standby on another node takes the rank, and the others continue."""
+    """The node of a rank will be preempted: a standby on another node takes the rank, and the others continue."""
 
     durable = True
     attempt_number: int

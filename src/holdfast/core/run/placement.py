@@ -29,7 +29,7 @@ class KnownNode(Struct):
     seats: Sequence[Sequence[str]] | None = None  # what a cluster has granted there: the GPUs of each worker
     place: str = ""  # the node on its machine, if workers may outlive their driver there
     clear: bool = True  # no process of an earlier driver's attempt is left there
-    draining: bool = False  # it will be taken away
+    draining: bool = False  # it will be preempted
     resting: bool = False  # it failed too often
     unfit: bool = False  # its probe found something wrong
     apart: bool = False  # it cannot talk to others

@@ -21,7 +21,7 @@ class Leftover(Struct, frozen=True):
 
     uploading: bool = False  # some node brings its part of it
     is_looked_at: bool = False  # storage is being asked what it has
-    lacks: bool = False  # storage has said that something is missing, and nobody has brought more since
+    lacks: bool = False  # storage has said that something is missing, and no node has brought more since
     is_lost: bool = False  # a node cannot read its part any more
     is_refused: bool = False  # an upload failed
 

@@ -15,9 +15,9 @@ class TimerKind(str, Enum):
     HANG = "hang"  # for the next report
     REGROUP = "regroup"  # for survivors and replacements to form a group
     STANDBY = "standby"  # before another standby worker is started
-    MOVE = "move"  # for the ranks of a node that is taken away to move
+    MOVE = "move"  # for the ranks of a node that will be preempted to move
     STACKS = "stacks"  # for the stacks of a hang
-    HANDOVER = "handover"  # for the checkpoint before a node is taken away
+    HANDOVER = "handover"  # for the checkpoint before a node is preempted
     RESIZE = "resize"  # before the number of workers may change again
     REST = "rest"  # of a node that failed too often
     SYNC = "sync"  # before complete checkpoints are uploaded
