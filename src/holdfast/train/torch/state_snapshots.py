@@ -161,7 +161,7 @@ class SnapshotWriter:
         self._last, self._keep = step, None
 
     def replaced(self, complete: tuple[int, int] | None) -> None:
-        """Ranks were replaced: the new ones learn the pace anew, and so do the others."""
+        """Ranks were replaced: the new ones learn the pace, and so do the others again."""
         self._pace = _Pace()
         self.regrouped(complete)
 
