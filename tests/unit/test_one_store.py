@@ -42,6 +42,7 @@ TELLS_STORAGES_APART = {
     "train/trainer.py": (1, "tells the core, once for each run, that its nodes hold files"),
     "train/uploads.py": (3, "places that the user named: files are staged, or stay where they are, or are downloaded"),
     "tune/search/optuna.py": (2, "Optuna's own storage of studies"),
+    "tune/unused_options.py": (1, "files that trials print to are not uploaded, and the user is told so"),
     "web/curve_index.py": (1, "samples a large log, unless each sample is a request"),
     "worker/run_address.py": (1, "chooses for nodes and workers, from the message that says where the run is"),
 }

@@ -115,8 +115,7 @@ class Session(Placed):
         self._channel, self._on_lost = channel, on_lost
         self._outbox = ReportOutbox(on_upload_failed)
         self._at_end: list[Callable[[], None]] = []
-        self._reports = 0
-        self._made = 0  # reports that the rank had made before this process took its place
+        self._reports = self._made = 0  # ``_made``: reports of the rank before this process took its place
         self._has_warned = False  # that a metric cannot be stored
         self._requests = itertools.count(1)
         self._report_lock = threading.Lock()
@@ -127,8 +126,7 @@ class Session(Placed):
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
         self.snapshot_kept = SnapshotKept(0, -1)  # the newest that is complete on all ranks, or never will be
         self.regrouped_at = -1  # the step behind which all ranks have continued after the last live recovery
-        self._lockstep = assignment.lockstep
-        self._rank_zero_only = assignment.rank_zero_only
+        self._lockstep, self._rank_zero_only = assignment.lockstep, assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
         self.save_asked = False  # by the driver: the next report is to have a checkpoint
         self._notice: Notice | None = None  # the attempt is about to end
