@@ -64,7 +64,8 @@ class WrappedSearcher(Searcher):
         if _OWN not in state:  # of an earlier version, which kept only that of the inner searcher
             self.searcher.set_state(state)
             return
-        self.__dict__.update({name: copy.deepcopy(of) for name, of in state[_OWN].items() if name not in _NOT_OWN})
+        own = {name: value for name, value in state[_OWN].items() if name not in _NOT_OWN}
+        self.__dict__.update(copy.deepcopy(own))  # together: its parts share objects
         if _INNER in state:
             self.searcher.set_state(state[_INNER])
 
